@@ -1,0 +1,30 @@
+// A read-only memory map of a whole file.
+#pragma once
+#include <cstddef>
+#include <filesystem>
+#include <span>
+
+namespace carat {
+
+class MappedFile {
+ public:
+  enum class Access { sequential, random };
+
+  /// Throws Error{not_found} when the file can't be opened, Error{unavailable} when it can't be mapped.
+  explicit MappedFile(const std::filesystem::path& path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  /// Tells the kernel how [offset, offset + length) will be read.
+  void advise(std::size_t offset, std::size_t length, Access access) const;
+
+ private:
+  std::filesystem::path path_;
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace carat

@@ -1,0 +1,44 @@
+// The backend boundary: a runner owns weights, KV storage and buffers of one device and executes steps.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "engine/step.h"
+#include "model/gemma4.h"
+
+namespace carat {
+
+struct RunnerOptions {
+  int page_tokens = 32;                          // tokens per KV page, in both groups
+  std::array<int, kKvGroups> pages{512, 128};    // KV capacity, decided once at start
+  int max_step_tokens = 512;                     // T of the largest step
+  int max_sequences = 16;                        // segments of the largest step
+};
+
+struct RunnerInfo {
+  std::string device;                            // "ref", "cpu", "cuda:0"
+  RunnerOptions limits;                          // as granted
+  std::size_t weight_bytes_per_token;            // read by a decode step of one sequence, without KV
+  std::size_t kv_bytes_per_token;                // full group, one token
+};
+
+struct PageCopy {
+  int group;
+  int32_t from, to;
+};
+
+class Runner {
+ public:
+  virtual ~Runner() = default;
+  virtual const RunnerInfo& info() const = 0;
+  /// Enqueues one step; at most two are in flight.
+  virtual void submit(const StepInput& step) = 0;
+  /// Waits for the oldest step in flight. Throws Error{device}, after which the runner is unusable.
+  virtual StepResult collect() = 0;
+  /// Copies whole KV pages, ordered between the steps around it.
+  virtual void copy_pages(std::span<const PageCopy> copies) = 0;
+};
+
+}  // namespace carat

@@ -1,0 +1,26 @@
+// ModelConfig + Checkpoint -> ModelPlan: tensor names, shapes and variants end here.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "io/model_config.h"
+#include "io/safetensors.h"
+#include "model/gemma4.h"
+
+namespace carat {
+
+/// Finds the tensors under whichever prefix the checkpoint uses and checks every shape. Reads no weight bytes but
+/// the small vectors. Throws Error{corrupt} naming file and tensor when one is missing or has another shape.
+ModelPlan make_plan(const ModelConfig& config, std::shared_ptr<const Checkpoint> checkpoint);
+
+/// Calls `visit(role, linear)` for every matrix of the plan, in the order in which a decode step reads them; roles
+/// are "q", "gate", "head", ... Backends repack through it. The per-layer-embedding table and the input embedding
+/// come last, as "ple_table" and "embed": a step reads single rows of them.
+void for_each_linear(ModelPlan& plan, const std::function<void(const char* role, Linear& linear)>& visit);
+
+/// Bytes of weights that a decode step reads (matrices once, one row of the tables per token).
+std::size_t bytes_per_token(const ModelPlan& plan);
+
+}  // namespace carat
