@@ -27,8 +27,8 @@ struct RowSampling {
   std::span<const int32_t> suppressed;  // never drawn
 };
 
-/// `logits` [vocab] is scratch afterwards. Ties go to the lower id. A row without a finite logit throws
-/// Error{device}: the caller fails that request alone.
+/// `logits` [vocab] is scratch afterwards. Ties go to the lower id. -1 when no logit is finite or one is NaN: the
+/// caller fails that request alone.
 int32_t sample(std::span<float> logits, const RowSampling& how);
 
 }  // namespace carat

@@ -1,0 +1,11 @@
+// The CUDA backend of a build without CUDA: absence is a file, so no other code asks whether it was compiled in.
+#include "base/error.h"
+#include "cuda/cuda_runner.h"
+
+namespace carat {
+
+std::unique_ptr<Runner> make_cuda_runner(ModelPlan, const RunnerOptions&, const CudaOptions&) {
+  fail(ErrorKind::unavailable, "this build has no CUDA backend; configure with -DCARAT_CUDA=ON");
+}
+
+}  // namespace carat
