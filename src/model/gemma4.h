@@ -91,7 +91,6 @@ struct ModelPlan {
   std::vector<LayerPlan> layers;
   std::array<KvGroup, kKvGroups> kv_groups;
   int last_kv_layer;              // later layers write no K/V
-  std::vector<int32_t> suppressed_tokens;  // logits never to be chosen
   std::shared_ptr<const void> storage;     // owns the Vecs and keeps the checkpoint's maps alive
 };
 
