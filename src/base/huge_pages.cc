@@ -1,0 +1,65 @@
+#include "base/huge_pages.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+
+namespace carat {
+
+HugePages::HugePages(std::size_t bytes, const char* purpose) {
+  if (bytes == 0) return;
+  size_ = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  const std::size_t mapped_bytes = size_ + kPageBytes;
+  void* mapped = size_ < bytes ? MAP_FAILED
+                               : ::mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE,
+                                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) {
+    fail(ErrorKind::out_of_memory, bytes >> 20, " MiB for ", purpose, ": ", std::strerror(errno));
+  }
+  mapping_ = {static_cast<std::byte*>(mapped), mapped_bytes};
+  const auto address = reinterpret_cast<std::uintptr_t>(mapped);
+  data_ = mapping_.data() + ((address + kPageBytes - 1) / kPageBytes * kPageBytes - address);
+#ifdef MADV_HUGEPAGE
+  ::madvise(data_, size_, MADV_HUGEPAGE);  // advice: without it only speed is lost
+#endif
+}
+
+HugePages::~HugePages() {
+  if (!mapping_.empty()) ::munmap(mapping_.data(), mapping_.size());
+}
+
+HugePages::HugePages(HugePages&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      mapping_(std::exchange(other.mapping_, {})) {}
+
+HugePages& HugePages::operator=(HugePages&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  std::swap(mapping_, other.mapping_);
+  return *this;
+}
+
+std::size_t available_memory_bytes() {
+  std::size_t available = 0;
+  std::ifstream meminfo("/proc/meminfo");
+  for (std::string key, unit; meminfo >> key;) {
+    std::size_t kib = 0;
+    meminfo >> kib;
+    if (key == "MemAvailable:") available = kib << 10;
+    std::getline(meminfo, unit);
+  }
+  std::size_t limit = 0;  // stays 0 when the file is missing or says "max"
+  std::ifstream("/sys/fs/cgroup/memory.max") >> limit;
+  return available > 0 && limit > 0 ? std::min(available, limit) : std::max(available, limit);
+}
+
+}  // namespace carat

@@ -1,0 +1,65 @@
+// The threads of the CPU backend. A region is one function that every thread calls with its own number; the
+// caller is thread 0 and works too. Who does what is decided by the number alone, so results can't depend on
+// timing.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+namespace carat {
+
+class ThreadPool {
+ public:
+  /// `threads` counts the caller; 0 means usable_cpu_count(). Throws Error{unavailable} when threads can't be
+  /// started.
+  explicit ThreadPool(int threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int size() const { return static_cast<int>(workers_.size()) + 1; }
+
+  /// Calls work(thread) once for every thread in [0, size()) and returns when all calls have. What a region
+  /// writes is visible to the caller and to later regions. `work` must not throw and must not call run().
+  template <class Work>
+  void run(const Work& work) {
+    run_region([](const void* w, int thread) { (*static_cast<const Work*>(w))(thread); }, &work);
+  }
+
+ private:
+  using Region = void (*)(const void* work, int thread);
+
+  void run_region(Region region, const void* work);
+  void worker_loop(int thread);
+  void stop();
+  /// Waits until `value` differs from `old`: spins for a moment, then sleeps.
+  void await_change(const std::atomic<uint32_t>& value, uint32_t old) const;
+
+  bool may_spin_;  // not when there are more threads than cores: the spinner would hold up the one it waits
+                   // for
+  Region region_ = nullptr;  // written before epoch_, so workers that saw the epoch see these
+  const void* work_ = nullptr;
+  alignas(64) std::atomic<uint32_t> epoch_{0};       // number of the current region
+  alignas(64) std::atomic<uint32_t> unfinished_{0};  // workers still inside it
+  std::atomic<bool> stopping_{false};
+  std::vector<std::thread> workers_;
+};
+
+/// Part [first, last) of something.
+struct Range {
+  int64_t first, last;
+  int64_t count() const { return last - first; }
+};
+
+/// Part `part` of [0, total) cut into `parts` nearly equal ranges at multiples of `grain`.
+constexpr Range share_of(int64_t total, int part, int parts, int64_t grain = 1) {
+  const int64_t grains = (total + grain - 1) / grain;
+  const auto edge = [&](int64_t p) {
+    const int64_t at = grains * p / parts * grain;
+    return at < total ? at : total;
+  };
+  return {edge(part), edge(part + 1)};
+}
+
+}  // namespace carat
