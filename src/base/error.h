@@ -9,7 +9,15 @@
 
 namespace carat {
 
-enum class ErrorKind { invalid_argument, not_found, corrupt, unsupported, unavailable, out_of_memory, device };
+enum class ErrorKind {
+  invalid_argument,
+  not_found,
+  corrupt,
+  unsupported,
+  unavailable,
+  out_of_memory,
+  device
+};
 
 /// One line that says what is wrong, where (file, tensor, field), and, where it helps, what to do.
 class Error : public std::runtime_error {
@@ -21,7 +29,8 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
-/// Throws Error with the parts written one after another: fail(ErrorKind::corrupt, path, ": ", n, " bytes missing").
+/// Throws Error with the parts written one after another: fail(ErrorKind::corrupt, path, ": ", n, " bytes
+/// missing").
 template <class... Parts>
 [[noreturn]] void fail(ErrorKind kind, const Parts&... parts) {
   std::ostringstream message;
@@ -32,10 +41,10 @@ template <class... Parts>
 }  // namespace carat
 
 /// Programmer errors only: on in every build, so keep the condition cheap.
-#define CHECK(condition)                                                                       \
-  do {                                                                                         \
-    if (!(condition)) {                                                                        \
-      std::fprintf(stderr, "%s:%d: CHECK failed: %s\n", __FILE__, __LINE__, #condition);       \
-      std::abort();                                                                            \
-    }                                                                                          \
+#define CHECK(condition)                                                                 \
+  do {                                                                                   \
+    if (!(condition)) {                                                                  \
+      std::fprintf(stderr, "%s:%d: CHECK failed: %s\n", __FILE__, __LINE__, #condition); \
+      std::abort();                                                                      \
+    }                                                                                    \
   } while (false)

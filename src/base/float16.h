@@ -25,7 +25,8 @@ struct f16 {
 };
 
 inline float to_float(f16 x) {
-  const uint32_t sign = uint32_t{x.bits} >> 15 << 31, exponent = x.bits >> 10 & 31u, mantissa = x.bits & 1023u;
+  const uint32_t sign = uint32_t{x.bits} >> 15 << 31, exponent = x.bits >> 10 & 31u,
+                 mantissa = x.bits & 1023u;
   if (exponent == 0) {  // zero and subnormals: mantissa * 2^-24 is exact in float32
     const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
     return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | sign);

@@ -1,5 +1,5 @@
-// A counter-based random generator: the value depends on the key and the counter alone, never on what ran before,
-// so the same seed gives the same text whatever else is in the batch.
+// A counter-based random generator: the value depends on the key and the counter alone, never on what ran
+// before, so the same seed gives the same text whatever else is in the batch.
 #pragma once
 #include <cstdint>
 

@@ -1,5 +1,6 @@
-// Gemma 4: what the model is (the plan) and what one step computes (forward). Everything that differs between E2B,
-// E4B, 12B, 31B and 26B-A4B is data in the plan; a backend supplies the blocks. docs/gemma4.md has the maths.
+// Gemma 4: what the model is (the plan) and what one step computes (forward). Everything that differs between
+// E2B, E4B, 12B, 31B and 26B-A4B is data in the plan; a backend supplies the blocks. docs/gemma4.md has the
+// maths.
 #pragma once
 #include <array>
 #include <concepts>
@@ -15,7 +16,8 @@
 namespace carat {
 
 /// Rotary embedding over pairs (j, j + head_dim / 2); pairs from `rotary_pairs` on do not rotate.
-/// Frequency j is theta^(-2 j / head_dim): the exponent runs over the whole head also when only a part rotates.
+/// Frequency j is theta^(-2 j / head_dim): the exponent runs over the whole head also when only a part
+/// rotates.
 struct Rope {
   float theta;
   int rotary_pairs;
@@ -27,33 +29,34 @@ struct AttentionPlan {
   int heads, kv_heads, head_dim;  // query head h reads kv head h / (heads / kv_heads)
   int window;                     // tokens visible backwards, the token itself included; 0 = all
   Rope rope;
-  int kv_group;                   // KvGroupIndex
-  int kv_layer;                   // row inside the group; KV-sharing layers repeat their donor's
-  bool writes_kv;                 // false: k, v and k_norm are empty and the donor's pages are read
-  Linear q, k, v, o;              // v empty while writes_kv: V is the raw output of k ("K = V")
-  Vec q_norm, k_norm;             // [head_dim]
+  int kv_group;        // KvGroupIndex
+  int kv_layer;        // row inside the group; KV-sharing layers repeat their donor's
+  bool writes_kv;      // false: k, v and k_norm are empty and the donor's pages are read
+  Linear q, k, v, o;   // v empty while writes_kv: V is the raw output of k ("K = V")
+  Vec q_norm, k_norm;  // [head_dim]
 };
 
 /// Experts beside the dense MLP (26B-A4B).
 struct MoePlan {
   int experts, experts_per_token, intermediate_size;
-  Linear router;                  // [experts, d_model]
-  Vec router_scale;               // [d_model]
-  Vec expert_scale;               // [experts], applied after the chosen weights are renormalised
-  Linear gate_up;                 // [experts * 2 * intermediate_size, d_model]: per expert gate rows, then up rows
-  Linear down;                    // [experts * d_model, intermediate_size]
+  Linear router;     // [experts, d_model]
+  Vec router_scale;  // [d_model]
+  Vec expert_scale;  // [experts], applied after the chosen weights are renormalised
+  Linear gate_up;    // [experts * 2 * intermediate_size, d_model]: per expert gate rows, then up rows
+  Linear down;       // [experts * d_model, intermediate_size]
   Vec post_dense, pre_experts, post_experts;  // [d_model]
 };
 
-/// Per-layer embeddings (E2B, E4B): a gate on the residual stream, times this layer's slice of the token's inputs.
+/// Per-layer embeddings (E2B, E4B): a gate on the residual stream, times this layer's slice of the token's
+/// inputs.
 struct PerLayerPlan {
-  Linear gate;                    // [ple_dim, d_model]
-  Linear proj;                    // [d_model, ple_dim]
-  Vec post;                       // [d_model]
+  Linear gate;  // [ple_dim, d_model]
+  Linear proj;  // [d_model, ple_dim]
+  Vec post;     // [d_model]
 };
 
-/// The last thing a layer does: x *= scalar; xn = rms_norm(x, next_norm). next_norm is the next layer's input norm
-/// or the final norm.
+/// The last thing a layer does: x *= scalar; xn = rms_norm(x, next_norm). next_norm is the next layer's input
+/// norm or the final norm.
 struct Tail {
   float scalar = 1.f;
   Vec next_norm;
@@ -73,36 +76,37 @@ struct LayerPlan {
 /// One kind of attention's KV storage: pages hold [layers, kv_heads, head_dim] of K and of V per token.
 struct KvGroup {
   int layers = 0, kv_heads = 0, head_dim = 0;
-  int window = 0;                 // 0: grows with the context
+  int window = 0;  // 0: grows with the context
 };
 
 struct ModelPlan {
   int d_model, vocab, max_positions;
   float norm_eps;
-  float embed_scale;              // sqrt(d_model), float32
-  float logit_cap;                // 0: none
-  Linear embed, head;             // [vocab, d_model]; the same bytes when tied
-  int ple_dim = 0;                // 0: no per-layer embeddings
-  float ple_embed_scale = 0.f;    // sqrt(ple_dim)
-  Linear ple_table;               // [vocab, layers * ple_dim]
-  Linear ple_project;             // [layers * ple_dim, d_model]
-  Vec ple_norm;                   // [ple_dim]
-  Vec first_norm;                 // layer 0's input norm; the final norm is the last layer's tail
+  float embed_scale;            // sqrt(d_model), float32
+  float logit_cap;              // 0: none
+  Linear embed, head;           // [vocab, d_model]; the same bytes when tied
+  int ple_dim = 0;              // 0: no per-layer embeddings
+  float ple_embed_scale = 0.f;  // sqrt(ple_dim)
+  Linear ple_table;             // [vocab, layers * ple_dim]
+  Linear ple_project;           // [layers * ple_dim, d_model]
+  Vec ple_norm;                 // [ple_dim]
+  Vec first_norm;               // layer 0's input norm; the final norm is the last layer's tail
   std::vector<LayerPlan> layers;
   std::array<KvGroup, kKvGroups> kv_groups;
-  int last_kv_layer;              // later layers write no K/V
-  std::shared_ptr<const void> storage;     // owns the Vecs and keeps the checkpoint's maps alive
+  int last_kv_layer;                    // later layers write no K/V
+  std::shared_ptr<const void> storage;  // owns the Vecs and keeps the checkpoint's maps alive
 };
 
 /// Tokens [first, first + count) of a step continue one sequence of which `past` tokens are cached.
 struct Segment {
   int32_t first, count, past;
-  int32_t sequence;               // row of the page tables
+  int32_t sequence;  // row of the page tables
 };
 
-/// A ragged batch of rows, segments laid end to end without padding. Several segments may belong to one sequence.
+/// A ragged batch of rows, segments laid end to end without padding. Several segments may belong to one
+/// sequence.
 struct Rows {
-  std::span<const int32_t> tokens;    // [T]
+  std::span<const int32_t> tokens;  // [T]
   std::span<const Segment> segments;
   int count() const { return static_cast<int>(tokens.size()); }
 };
@@ -113,31 +117,34 @@ struct PageTable {
   int stride = 0;
 };
 
-/// What forward() needs of one step. `tail` is `all` narrowed to the rows that need logits; see narrow_rows().
+/// What forward() needs of one step. `tail` is `all` narrowed to the rows that need logits; see
+/// narrow_rows().
 struct StepRows {
   Rows all, tail;
   std::span<const int32_t> tail_rows;  // tail row r is row tail_rows[r] of `all`, ascending
   std::array<PageTable, kKvGroups> page_tables;
 };
 
-/// The block vocabulary of a backend. Seams are where a fused kernel would end; activations (x, xn, q, context, the
-/// per-layer inputs and the logits) belong to the backend. Blocks don't throw, allocate or synchronise.
+/// The block vocabulary of a backend. Seams are where a fused kernel would end; activations (x, xn, q,
+/// context, the per-layer inputs and the logits) belong to the backend. Blocks don't throw, allocate or
+/// synchronise.
 template <class Op>
-concept Blocks = requires(Op op, const ModelPlan& m, const LayerPlan& l, const StepRows& step, const Rows& rows) {
-  op.embed(m, rows);               // x = embed[token] * scale;  xn = norm(x, first_norm)
-  op.per_layer_inputs(m, rows);    // ple = (norm(P x / sqrt(d_model)) + table[token] * ple_scale) / sqrt(2)
-  op.qkv(l, rows, step);           // q = rope(norm(Q xn)); K, V of layers that write them -> pages
-  op.narrow(m, step);              // keep only step.tail_rows of x, q and ple
-  op.attend(l, rows, step);        // context = softmax(q K^T) V over the sequence's pages; scale 1
-  op.attention_out(l, rows);       // x += norm(O context, post_attention);  xn = norm(x, pre_ffn)
-  op.ffn(l, rows);                 // x += norm(down(gelu(gate xn) * up xn), post_ffn); tail if no per_layer
-  op.moe_ffn(l, rows);             // the same with experts beside the dense MLP
-  op.per_layer_mix(l, rows);       // x += norm(proj(gelu(gate x) * ple[l]), post);  tail
-  op.logits(m, rows);              // logits = cap(head xn)
-};
+concept Blocks =
+    requires(Op op, const ModelPlan& m, const LayerPlan& l, const StepRows& step, const Rows& rows) {
+      op.embed(m, rows);             // x = embed[token] * scale;  xn = norm(x, first_norm)
+      op.per_layer_inputs(m, rows);  // ple = (norm(P x / sqrt(d_model)) + table[token] * ple_scale) / sqrt(2)
+      op.qkv(l, rows, step);         // q = rope(norm(Q xn)); K, V of layers that write them -> pages
+      op.narrow(m, step);            // keep only step.tail_rows of x, q and ple
+      op.attend(l, rows, step);      // context = softmax(q K^T) V over the sequence's pages; scale 1
+      op.attention_out(l, rows);     // x += norm(O context, post_attention);  xn = norm(x, pre_ffn)
+      op.ffn(l, rows);               // x += norm(down(gelu(gate xn) * up xn), post_ffn); tail if no per_layer
+      op.moe_ffn(l, rows);           // the same with experts beside the dense MLP
+      op.per_layer_mix(l, rows);     // x += norm(proj(gelu(gate x) * ple[l]), post);  tail
+      op.logits(m, rows);            // logits = cap(head xn)
+    };
 
-/// One step. Rows whose logits nobody needs stop right after the last layer that writes K/V has written it: exact,
-/// and for E2B 3.3 times less work per prompt token, since 20 of its 35 layers only read K/V.
+/// One step. Rows whose logits nobody needs stop right after the last layer that writes K/V has written it:
+/// exact, and for E2B 3.3 times less work per prompt token, since 20 of its 35 layers only read K/V.
 template <Blocks Op>
 void forward(Op& op, const ModelPlan& m, const StepRows& step) {
   const Rows* rows = &step.all;
@@ -152,7 +159,10 @@ void forward(Op& op, const ModelPlan& m, const StepRows& step) {
     }
     op.attend(l, *rows, step);
     op.attention_out(l, *rows);
-    if (l.moe) op.moe_ffn(l, *rows); else op.ffn(l, *rows);
+    if (l.moe)
+      op.moe_ffn(l, *rows);
+    else
+      op.ffn(l, *rows);
     if (l.per_layer) op.per_layer_mix(l, *rows);
   }
   op.logits(m, *rows);

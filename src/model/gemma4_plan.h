@@ -11,16 +11,20 @@
 
 namespace carat {
 
-/// Finds the tensors under whichever prefix the checkpoint uses and checks every shape. Reads no weight bytes but
-/// the small vectors. Throws Error{corrupt} naming file and tensor when one is missing or has another shape.
+/// Finds the tensors under whichever prefix the checkpoint uses and checks every shape. Reads no weight bytes
+/// but the small vectors. Throws Error{corrupt} naming file and tensor when one is missing or has another
+/// shape.
 ModelPlan make_plan(const ModelConfig& config, std::shared_ptr<const Checkpoint> checkpoint);
 
-/// Calls `visit(role, linear)` for every matrix of the plan, in the order in which a decode step reads them; roles
-/// are "q", "gate", "head", ... Backends repack through it. The per-layer-embedding table and the input embedding
-/// come last, as "ple_table" and "embed": a step reads single rows of them.
+/// Calls `visit(role, linear)` for every matrix of the plan, in the order in which a decode step reads them;
+/// roles are "q", "gate", "head", ... Backends repack through it. The per-layer-embedding table and the input
+/// embedding come last, as "ple_table" and "embed": a step reads single rows of them.
 void for_each_linear(ModelPlan& plan, const std::function<void(const char* role, Linear& linear)>& visit);
 
 /// Bytes of weights that a decode step reads (matrices once, one row of the tables per token).
 std::size_t bytes_per_token(const ModelPlan& plan);
+
+/// Bytes of K and V that one token adds to the full-attention group, which grows with the context.
+std::size_t kv_bytes_per_token(const ModelPlan& plan, std::size_t element_bytes);
 
 }  // namespace carat

@@ -14,8 +14,8 @@ struct NarrowedRows {
   Rows rows() const { return {tokens, segments}; }
 };
 
-/// `wanted`: ascending row numbers of `all`. A run of neighbouring rows of one segment stays one segment; each keeps
-/// its sequence and gets the `past` that its first row sees.
+/// `wanted`: ascending row numbers of `all`. A run of neighbouring rows of one segment stays one segment;
+/// each keeps its sequence and gets the `past` that its first row sees.
 NarrowedRows narrow_rows(const Rows& all, std::span<const int32_t> wanted);
 
 }  // namespace carat

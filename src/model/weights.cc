@@ -20,9 +20,11 @@ T load(const std::byte* at) {
 
 std::size_t row_bytes(WeightFormat format, int64_t cols) {
   switch (format) {
-    case WeightFormat::f32: return static_cast<std::size_t>(cols) * 4;
+    case WeightFormat::f32:
+      return static_cast<std::size_t>(cols) * 4;
     case WeightFormat::f16:
-    case WeightFormat::bf16: return static_cast<std::size_t>(cols) * 2;
+    case WeightFormat::bf16:
+      return static_cast<std::size_t>(cols) * 2;
   }
   CHECK(false);
 }
@@ -38,7 +40,9 @@ Linear slice_rows(const Linear& w, int64_t first, int64_t count) {
 void decode_row(const Linear& w, int64_t row, float* out) {
   const std::byte* at = w.data + row_bytes(w.format, w.cols) * static_cast<std::size_t>(row);
   switch (w.format) {
-    case WeightFormat::f32: std::memcpy(out, at, row_bytes(w.format, w.cols)); return;
+    case WeightFormat::f32:
+      std::memcpy(out, at, row_bytes(w.format, w.cols));
+      return;
     case WeightFormat::f16:
       for (int64_t i = 0; i < w.cols; ++i) out[i] = to_float(load<f16>(at + 2 * i));
       return;

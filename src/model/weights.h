@@ -1,5 +1,5 @@
-// Weights as the plan sees them: shape, storage format and where the bytes are. Only backends and formats.cc look
-// inside the bytes.
+// Weights as the plan sees them: shape, storage format and where the bytes are. Only backends and formats.cc
+// look inside the bytes.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -23,7 +23,9 @@ using Vec = std::span<const float>;
 
 /// Bytes of one row of `cols` weights.
 std::size_t row_bytes(WeightFormat format, int64_t cols);
-inline std::size_t size_bytes(const Linear& w) { return row_bytes(w.format, w.cols) * static_cast<std::size_t>(w.rows); }
+inline std::size_t size_bytes(const Linear& w) {
+  return row_bytes(w.format, w.cols) * static_cast<std::size_t>(w.rows);
+}
 /// Rows [first, first + count) of w.
 Linear slice_rows(const Linear& w, int64_t first, int64_t count);
 /// Writes row `row` as float32 [cols]: the definition of what a format means.

@@ -1,0 +1,45 @@
+#include "engine/host_runner.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "model/rows.h"
+
+namespace carat {
+
+void HostRunner::submit(const StepInput& step) {
+  CHECK(static_cast<int>(step.tokens.size()) <= info_.limits.max_step_tokens);
+  CHECK(static_cast<int>(step.segments.size()) <= info_.limits.max_sequences);
+  tokens_.assign(step.tokens.begin(), step.tokens.end());
+  for (int32_t& token : tokens_) {
+    if (token < 0)
+      token = std::max(0, last_drawn_[static_cast<std::size_t>(~token)]);  // a failed draw: any token
+  }
+  const Rows all{tokens_, step.segments};
+  const NarrowedRows tail = narrow_rows(all, step.logit_rows);
+  const std::span<float> logits = run({all, tail.rows(), step.logit_rows, step.page_tables});
+
+  StepResult result;
+  if (step.return_logits) {
+    returned_logits_.assign(logits.begin(), logits.end());
+    result.logits = returned_logits_;
+  }
+  if (!step.sampling.empty()) {
+    CHECK(step.sampling.size() == step.logit_rows.size());
+    const std::size_t vocab = logits.size() / step.logit_rows.size();
+    for (std::size_t r = 0; r < step.sampling.size(); ++r) {
+      result.tokens.push_back(sample(logits.subspan(r * vocab, vocab), step.sampling[r]));
+    }
+    last_drawn_ = result.tokens;
+  }
+  results_.push_back(std::move(result));
+}
+
+StepResult HostRunner::collect() {
+  CHECK(!results_.empty());
+  StepResult result = std::move(results_.front());
+  results_.pop_front();
+  return result;
+}
+
+}  // namespace carat

@@ -1,0 +1,313 @@
+// The only place that knows tensor names, shapes and how the sizes of Gemma 4 differ.
+#include "model/gemma4_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace carat {
+namespace {
+
+// Prefixes in use: multimodal checkpoints, older multimodal exports, text-only ones, bare state dicts.
+constexpr std::array<std::string_view, 4> kPrefixes{"model.language_model.", "language_model.model.",
+                                                    "model.", ""};
+constexpr std::array<std::string_view, 4> kHeadNames{"lm_head.weight", "language_model.lm_head.weight",
+                                                     "model.lm_head.weight",
+                                                     "model.language_model.lm_head.weight"};
+
+struct PlanStorage {
+  std::shared_ptr<const Checkpoint> checkpoint;
+  std::vector<std::unique_ptr<float[]>> vectors;
+};
+
+WeightFormat weight_format(const Tensor& tensor, const Checkpoint& checkpoint) {
+  switch (tensor.dtype) {
+    case DType::f32:
+      return WeightFormat::f32;
+    case DType::f16:
+      return WeightFormat::f16;
+    case DType::bf16:
+      return WeightFormat::bf16;
+    default:
+      fail(ErrorKind::unsupported, checkpoint.file_name(tensor), ": tensor ", tensor.name, " has dtype ",
+           name(tensor.dtype), "; weights may be BF16, F16 or F32");
+  }
+}
+
+std::string shape_text(std::span<const int64_t> shape) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+/// Typed, shape-checked access to the tensors under the checkpoint's prefix.
+class TensorReader {
+ public:
+  TensorReader(const Checkpoint& checkpoint, PlanStorage& storage)
+      : checkpoint_(checkpoint), storage_(storage) {
+    for (std::string_view prefix : kPrefixes) {
+      prefix_ = prefix;
+      if (checkpoint.find(prefix_ + "embed_tokens.weight")) return;
+    }
+    fail(ErrorKind::corrupt, checkpoint.directory().string(),
+         ": no tensor named embed_tokens.weight under any of ",
+         "the prefixes model.language_model., language_model.model., model. or none; this is not a Gemma 4 "
+         "text model");
+  }
+
+  Linear matrix(const std::string& name, int64_t rows, int64_t cols) {
+    return view(get(name, {{rows, cols}}), rows, cols);
+  }
+
+  /// Experts are stored [experts, rows, cols]; seen here as one matrix of experts * rows rows.
+  Linear stacked_matrix(const std::string& name, int64_t experts, int64_t rows, int64_t cols) {
+    return view(get(name, {{experts, rows, cols}}), experts * rows, cols);
+  }
+
+  Vec vector(const std::string& name, int64_t size) {
+    const Linear row = view(get(name, {{size}}), 1, size);
+    auto& values = storage_.vectors.emplace_back(std::make_unique<float[]>(static_cast<std::size_t>(size)));
+    decode_row(row, 0, values.get());
+    return {values.get(), static_cast<std::size_t>(size)};
+  }
+
+  /// Null when the checkpoint has no output head of its own.
+  const Tensor* find_head() const {
+    for (std::string_view head : kHeadNames) {
+      if (const Tensor* tensor = checkpoint_.find(head)) return tensor;
+    }
+    return nullptr;
+  }
+
+  Linear head(const Tensor& tensor, int64_t rows, int64_t cols) {
+    expect_shape(tensor, std::array<int64_t, 2>{rows, cols});
+    return view(tensor, rows, cols);
+  }
+
+ private:
+  const Tensor& get(const std::string& name, std::initializer_list<std::vector<int64_t>> shape) {
+    const Tensor* tensor = checkpoint_.find(prefix_ + name);
+    if (!tensor) {
+      fail(ErrorKind::corrupt, checkpoint_.directory().string(), ": tensor ", prefix_, name, " of shape ",
+           shape_text(*shape.begin()), " is missing");
+    }
+    expect_shape(*tensor, *shape.begin());
+    return *tensor;
+  }
+
+  void expect_shape(const Tensor& tensor, std::span<const int64_t> shape) const {
+    if (std::equal(shape.begin(), shape.end(), tensor.shape.begin(), tensor.shape.end())) return;
+    fail(ErrorKind::corrupt, checkpoint_.file_name(tensor), ": tensor ", tensor.name, " has shape ",
+         shape_text(tensor.shape), ", but config.json calls for ", shape_text(shape));
+  }
+
+  Linear view(const Tensor& tensor, int64_t rows, int64_t cols) const {
+    return {weight_format(tensor, checkpoint_), rows, cols, tensor.bytes.data()};
+  }
+
+  const Checkpoint& checkpoint_;
+  PlanStorage& storage_;
+  std::string prefix_;
+};
+
+int group_of(AttentionKind kind) { return kind == AttentionKind::full ? kFullGroup : kSlidingGroup; }
+
+/// Fills the two groups and returns each layer's row in its group. Layers of a kind share one page shape.
+std::vector<int> assign_kv_rows(const ModelConfig& config, std::array<KvGroup, kKvGroups>& groups) {
+  groups[kSlidingGroup].window = config.sliding_window;
+  std::vector<int> rows(config.layers.size());
+  for (std::size_t i = 0; i < config.layers.size(); ++i) {
+    const LayerConfig& layer = config.layers[i];
+    KvGroup& group = groups[static_cast<std::size_t>(group_of(layer.attention))];
+    if (layer.kv_donor != static_cast<int>(i)) {
+      rows[i] = rows[static_cast<std::size_t>(layer.kv_donor)];
+      continue;
+    }
+    if (group.layers > 0 && (group.kv_heads != layer.kv_heads || group.head_dim != layer.head_dim)) {
+      fail(ErrorKind::unsupported, "config.json: layer ", i, " has ", layer.kv_heads, " KV heads of size ",
+           layer.head_dim, ", earlier layers of its kind have ", group.kv_heads, " of size ", group.head_dim);
+    }
+    group.kv_heads = layer.kv_heads;
+    group.head_dim = layer.head_dim;
+    rows[i] = group.layers++;
+  }
+  return rows;
+}
+
+AttentionPlan make_attention(const ModelConfig& config, int index, int kv_row, TensorReader& tensors) {
+  const LayerConfig& layer = config.layers[static_cast<std::size_t>(index)];
+  const bool full = layer.attention == AttentionKind::full;
+  const RopeConfig& rope = full ? config.full_rope : config.sliding_rope;
+  const int64_t hidden = config.hidden_size, q_rows = int64_t{config.heads} * layer.head_dim,
+                kv_rows = int64_t{layer.kv_heads} * layer.head_dim;
+  const std::string at = "layers." + std::to_string(index) + ".self_attn.";
+  AttentionPlan a{};
+  a.heads = config.heads;
+  a.kv_heads = layer.kv_heads;
+  a.head_dim = layer.head_dim;
+  a.window = full ? 0 : config.sliding_window;
+  // The count of rotating pairs is truncated as in transformers' proportional rope.
+  a.rope = {rope.theta, static_cast<int>(rope.rotary_fraction * static_cast<float>(layer.head_dim) / 2.f)};
+  a.kv_group = group_of(layer.attention);
+  a.kv_layer = kv_row;
+  a.writes_kv = layer.kv_donor == index;
+  a.q = tensors.matrix(at + "q_proj.weight", q_rows, hidden);
+  a.q_norm = tensors.vector(at + "q_norm.weight", layer.head_dim);
+  if (a.writes_kv) {
+    a.k = tensors.matrix(at + "k_proj.weight", kv_rows, hidden);
+    a.k_norm = tensors.vector(at + "k_norm.weight", layer.head_dim);
+    if (!layer.k_eq_v) a.v = tensors.matrix(at + "v_proj.weight", kv_rows, hidden);
+  }
+  a.o = tensors.matrix(at + "o_proj.weight", hidden, q_rows);
+  return a;
+}
+
+MoePlan make_moe(const ModelConfig& config, const std::string& at, TensorReader& tensors) {
+  const int64_t hidden = config.hidden_size, experts = config.experts, width = config.moe_intermediate_size;
+  MoePlan moe{};
+  moe.experts = config.experts;
+  moe.experts_per_token = config.experts_per_token;
+  moe.intermediate_size = config.moe_intermediate_size;
+  moe.router = tensors.matrix(at + "router.proj.weight", experts, hidden);
+  moe.router_scale = tensors.vector(at + "router.scale", hidden);
+  moe.expert_scale = tensors.vector(at + "router.per_expert_scale", experts);
+  moe.gate_up = tensors.stacked_matrix(at + "experts.gate_up_proj", experts, 2 * width, hidden);
+  moe.down = tensors.stacked_matrix(at + "experts.down_proj", experts, hidden, width);
+  moe.post_dense = tensors.vector(at + "post_feedforward_layernorm_1.weight", hidden);
+  moe.pre_experts = tensors.vector(at + "pre_feedforward_layernorm_2.weight", hidden);
+  moe.post_experts = tensors.vector(at + "post_feedforward_layernorm_2.weight", hidden);
+  return moe;
+}
+
+LayerPlan make_layer(const ModelConfig& config, int index, int kv_row, TensorReader& tensors) {
+  const LayerConfig& layer = config.layers[static_cast<std::size_t>(index)];
+  const int64_t hidden = config.hidden_size, ple_dim = config.hidden_size_per_layer_input;
+  const std::string at = "layers." + std::to_string(index) + ".";
+  LayerPlan l{};
+  l.index = index;
+  l.attention = make_attention(config, index, kv_row, tensors);
+  l.post_attention = tensors.vector(at + "post_attention_layernorm.weight", hidden);
+  l.pre_ffn = tensors.vector(at + "pre_feedforward_layernorm.weight", hidden);
+  l.post_ffn = tensors.vector(at + "post_feedforward_layernorm.weight", hidden);
+  l.intermediate_size = layer.intermediate_size;
+  l.gate = tensors.matrix(at + "mlp.gate_proj.weight", layer.intermediate_size, hidden);
+  l.up = tensors.matrix(at + "mlp.up_proj.weight", layer.intermediate_size, hidden);
+  l.down = tensors.matrix(at + "mlp.down_proj.weight", hidden, layer.intermediate_size);
+  if (config.experts > 0) l.moe = make_moe(config, at, tensors);
+  if (ple_dim > 0) {
+    l.per_layer = PerLayerPlan{tensors.matrix(at + "per_layer_input_gate.weight", ple_dim, hidden),
+                               tensors.matrix(at + "per_layer_projection.weight", hidden, ple_dim),
+                               tensors.vector(at + "post_per_layer_input_norm.weight", hidden)};
+  }
+  l.tail.scalar = tensors.vector(at + "layer_scalar", 1)[0];
+  return l;
+}
+
+void add_per_layer_inputs(const ModelConfig& config, TensorReader& tensors, ModelPlan& plan) {
+  plan.ple_dim = config.hidden_size_per_layer_input;
+  if (plan.ple_dim == 0) return;
+  const int64_t width = int64_t{plan.ple_dim} * static_cast<int64_t>(config.layers.size());
+  plan.ple_embed_scale = std::sqrt(static_cast<float>(plan.ple_dim));
+  plan.ple_table = tensors.matrix("embed_tokens_per_layer.weight", config.vocab_size_per_layer_input, width);
+  plan.ple_project = tensors.matrix("per_layer_model_projection.weight", width, plan.d_model);
+  plan.ple_norm = tensors.vector("per_layer_projection_norm.weight", plan.ple_dim);
+}
+
+/// The head: transformers uses a stored lm_head even where the config says tied, and so do we.
+Linear make_head(const ModelConfig& config, TensorReader& tensors, const Linear& embed,
+                 const Checkpoint& checkpoint) {
+  if (const Tensor* head = tensors.find_head())
+    return tensors.head(*head, config.vocab_size, config.hidden_size);
+  if (config.tie_word_embeddings) return embed;
+  fail(ErrorKind::corrupt, checkpoint.directory().string(),
+       ": config.json says tie_word_embeddings is false, but ", "there is no tensor lm_head.weight");
+}
+
+}  // namespace
+
+ModelPlan make_plan(const ModelConfig& config, std::shared_ptr<const Checkpoint> checkpoint) {
+  auto storage = std::make_shared<PlanStorage>();
+  storage->checkpoint = checkpoint;
+  TensorReader tensors(*checkpoint, *storage);
+  ModelPlan plan{};
+  plan.d_model = config.hidden_size;
+  plan.vocab = config.vocab_size;
+  plan.max_positions = config.max_position_embeddings;
+  plan.norm_eps = config.rms_norm_eps;
+  // Not rounded to bf16: the reference is transformers in float32, where the factor is float32 too.
+  plan.embed_scale = std::sqrt(static_cast<float>(config.hidden_size));
+  plan.logit_cap = config.final_logit_softcapping;
+  plan.embed = tensors.matrix("embed_tokens.weight", config.vocab_size, config.hidden_size);
+  plan.head = make_head(config, tensors, plan.embed, *checkpoint);
+  add_per_layer_inputs(config, tensors, plan);
+  const std::vector<int> kv_rows = assign_kv_rows(config, plan.kv_groups);
+  const Vec final_norm = tensors.vector("norm.weight", config.hidden_size);
+  for (int i = 0; i < static_cast<int>(config.layers.size()); ++i) {
+    const Vec input_norm =
+        tensors.vector("layers." + std::to_string(i) + ".input_layernorm.weight", config.hidden_size);
+    (i == 0 ? plan.first_norm : plan.layers.back().tail.next_norm) = input_norm;
+    plan.layers.push_back(make_layer(config, i, kv_rows[static_cast<std::size_t>(i)], tensors));
+    if (plan.layers.back().attention.writes_kv) plan.last_kv_layer = i;
+  }
+  plan.layers.back().tail.next_norm = final_norm;
+  plan.storage = std::move(storage);
+  return plan;
+}
+
+void for_each_linear(ModelPlan& plan, const std::function<void(const char* role, Linear& linear)>& visit) {
+  const auto visit_present = [&](const char* role, Linear& linear) {
+    if (linear) visit(role, linear);
+  };
+  visit_present("ple_project", plan.ple_project);
+  for (LayerPlan& l : plan.layers) {
+    visit_present("q", l.attention.q);
+    visit_present("k", l.attention.k);
+    visit_present("v", l.attention.v);
+    visit_present("o", l.attention.o);
+    visit_present("gate", l.gate);
+    visit_present("up", l.up);
+    visit_present("down", l.down);
+    if (l.moe) {
+      visit_present("router", l.moe->router);
+      visit_present("experts_gate_up", l.moe->gate_up);
+      visit_present("experts_down", l.moe->down);
+    }
+    if (l.per_layer) {
+      visit_present("ple_gate", l.per_layer->gate);
+      visit_present("ple_proj", l.per_layer->proj);
+    }
+  }
+  visit_present("head", plan.head);
+  visit_present("ple_table", plan.ple_table);
+  visit_present("embed", plan.embed);
+}
+
+std::size_t bytes_per_token(const ModelPlan& plan) {
+  std::size_t total = size_bytes(slice_rows(plan.embed, 0, 1)) + size_bytes(plan.head);
+  if (plan.ple_dim > 0) total += size_bytes(slice_rows(plan.ple_table, 0, 1)) + size_bytes(plan.ple_project);
+  for (const LayerPlan& l : plan.layers) {
+    for (const Linear* w :
+         {&l.attention.q, &l.attention.k, &l.attention.v, &l.attention.o, &l.gate, &l.up, &l.down}) {
+      if (*w) total += size_bytes(*w);
+    }
+    if (l.moe) {
+      const auto chosen = [&](const Linear& w) {
+        return size_bytes(w) / static_cast<std::size_t>(l.moe->experts) *
+               static_cast<std::size_t>(l.moe->experts_per_token);
+      };
+      total += size_bytes(l.moe->router) + chosen(l.moe->gate_up) + chosen(l.moe->down);
+    }
+    if (l.per_layer) total += size_bytes(l.per_layer->gate) + size_bytes(l.per_layer->proj);
+  }
+  return total;
+}
+
+std::size_t kv_bytes_per_token(const ModelPlan& plan, std::size_t element_bytes) {
+  const KvGroup& full = plan.kv_groups[kFullGroup];
+  return 2 * element_bytes * static_cast<std::size_t>(full.layers * full.kv_heads * full.head_dim);
+}
+
+}  // namespace carat
