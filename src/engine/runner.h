@@ -11,17 +11,18 @@
 namespace carat {
 
 struct RunnerOptions {
-  int page_tokens = 32;                          // tokens per KV page, in both groups
-  std::array<int, kKvGroups> pages{512, 128};    // KV capacity, decided once at start
-  int max_step_tokens = 512;                     // T of the largest step
-  int max_sequences = 16;                        // segments of the largest step
+  int page_tokens = 32;                        // tokens per KV page, in both groups
+  std::array<int, kKvGroups> pages{512, 128};  // KV capacity, decided once at start
+  int max_step_tokens = 512;                   // T of the largest step
+  int max_sequences = 16;                      // segments of the largest step
 };
 
 struct RunnerInfo {
-  std::string device;                            // "ref", "cpu", "cuda:0"
-  RunnerOptions limits;                          // as granted
-  std::size_t weight_bytes_per_token;            // read by a decode step of one sequence, without KV
-  std::size_t kv_bytes_per_token;                // full group, one token
+  std::string device;                  // "ref", "cpu", "cuda:0"
+  RunnerOptions limits;                // as granted
+  std::size_t weight_bytes_per_token;  // read by a decode step of one sequence, without KV
+  std::size_t kv_bytes_per_token;      // full group, one token
+  int vocab = 0;                       // logits per row; a step's token ids lie in [0, vocab)
 };
 
 struct PageCopy {

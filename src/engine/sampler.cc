@@ -1,0 +1,204 @@
+// The host sampler. Every filter is linear in the vocabulary: selection, never a sort of all tokens.
+#include "engine/sampler.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+
+#include "base/error.h"
+#include "base/random.h"
+
+namespace carat {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+/// `value` is the logit first and the weight once weigh() has run.
+struct Candidate {
+  float value;
+  int32_t id;
+};
+
+bool ranks_before(const Candidate& a, const Candidate& b) {
+  return a.value != b.value ? a.value > b.value : a.id < b.id;
+}
+
+/// Working memory of one thread, so that drawing allocates nothing once it has grown.
+struct Scratch {
+  std::vector<Candidate> candidates;  // ascending ids
+  std::vector<Candidate> ranked;
+  std::vector<float> penalised;
+};
+
+void suppress(std::span<float> logits, std::span<const int32_t> ids) {
+  for (const int32_t id : ids) {
+    if (id >= 0 && static_cast<std::size_t>(id) < logits.size()) logits[id] = -kInfinity;
+  }
+}
+
+/// As transformers does. Reads all logits before it writes any, so a token that occurs twice is penalised
+/// once.
+void penalise(std::span<float> logits, std::span<const int32_t> history, float penalty,
+              std::vector<float>& penalised) {
+  penalised.resize(history.size());
+  const auto inside = [&](int32_t id) { return id >= 0 && static_cast<std::size_t>(id) < logits.size(); };
+  for (std::size_t i = 0; i < history.size(); ++i) {
+    if (!inside(history[i])) continue;
+    const float logit = logits[history[i]];
+    penalised[i] = logit < 0.f ? logit * penalty : logit / penalty;
+  }
+  for (std::size_t i = 0; i < history.size(); ++i) {
+    if (inside(history[i])) logits[history[i]] = penalised[i];
+  }
+}
+
+/// The largest value, or NaN when there is one. Independent lanes let the compiler use vector instructions,
+/// which it may not do for a plain maximum of floats.
+float largest(std::span<const float> values) {
+  constexpr std::size_t kLanes = 16;
+  std::array<float, kLanes> best;
+  best.fill(-kInfinity);
+  std::array<uint32_t, kLanes> nan{};
+  const std::size_t whole = values.size() / kLanes * kLanes;
+  for (std::size_t i = 0; i < whole; i += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      const float value = values[i + lane];
+      best[lane] = value > best[lane] ? value : best[lane];
+      nan[lane] |= value != value ? 1u : 0u;
+    }
+  }
+  for (std::size_t i = whole; i < values.size(); ++i) {
+    best[0] = std::max(best[0], values[i]);
+    nan[0] |= values[i] != values[i] ? 1u : 0u;
+  }
+  if (std::ranges::any_of(nan, [](uint32_t lane) { return lane != 0; })) return std::nanf("");
+  return *std::ranges::max_element(best);
+}
+
+/// The `k` best tokens with finite logits. The buffer is cut back to k whenever it holds 2k, which bounds the
+/// work by O(vocab) for any order of the logits.
+void collect_top_k(std::span<const float> logits, std::size_t k, std::vector<Candidate>& candidates) {
+  candidates.clear();
+  float floor = -kInfinity;  // a later token with this value loses to those already held: its id is higher
+  bool moved = false;
+  const auto cut = [&] {
+    std::nth_element(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(k - 1),
+                     candidates.end(), ranks_before);
+    candidates.resize(k);
+    floor = candidates.back().value;
+    moved = true;
+  };
+  for (std::size_t id = 0; id < logits.size(); ++id) {
+    if (!(logits[id] > floor)) continue;
+    candidates.push_back({logits[id], static_cast<int32_t>(id)});
+    if (candidates.size() >= 2 * k) cut();
+  }
+  if (candidates.size() > k) cut();
+  if (moved) std::ranges::sort(candidates, {}, &Candidate::id);
+}
+
+/// The difference is taken before dividing, so that no temperature can overflow.
+void weigh(std::span<Candidate> candidates, float max_logit, float temperature) {
+  for (Candidate& c : candidates) c.value = std::exp((c.value - max_logit) / temperature);
+}
+
+double total_weight(std::span<const Candidate> candidates) {
+  double total = 0;
+  for (const Candidate& c : candidates) total += c.value;
+  return total;
+}
+
+/// The candidate at which the sum of weights, heaviest first, reaches `mass`. A quickselect by weight.
+Candidate last_needed(std::span<Candidate> candidates, double mass) {
+  while (candidates.size() > 1) {
+    const std::size_t half = candidates.size() / 2;
+    std::nth_element(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(half),
+                     candidates.end(), ranks_before);
+    const double heavier = total_weight(candidates.first(half));
+    if (heavier >= mass) {
+      candidates = candidates.first(half);
+    } else {
+      mass -= heavier;
+      candidates = candidates.subspan(half);
+    }
+  }
+  return candidates.front();
+}
+
+void keep_top_p(Scratch& scratch, float top_p) {
+  std::vector<Candidate>& candidates = scratch.candidates;
+  const double total = total_weight(candidates);
+  // All tokens below this weight together have less than the mass to be dropped: a cheap first cut.
+  const double negligible = (1. - top_p) * total / static_cast<double>(candidates.size());
+  scratch.ranked.clear();
+  for (const Candidate& c : candidates) {
+    if (c.value >= negligible) scratch.ranked.push_back(c);
+  }
+  const Candidate last = last_needed(scratch.ranked, top_p * total);
+  std::erase_if(candidates, [&](const Candidate& c) { return ranks_before(last, c); });
+}
+
+int32_t draw(std::span<const Candidate> candidates, float uniform) {
+  const double target = uniform * total_weight(candidates);
+  double sum = 0;
+  int32_t last = -1;
+  for (const Candidate& c : candidates) {
+    if (c.value <= 0.f) continue;
+    last = c.id;
+    sum += c.value;
+    if (sum > target) break;
+  }
+  return last;
+}
+
+void require(bool in_range, const char* name, float value, const char* range) {
+  if (!in_range) fail(ErrorKind::invalid_argument, name, " is ", value, ", must be ", range);
+}
+
+}  // namespace
+
+void SamplingParams::validate() const {
+  require(temperature >= 0.f && temperature < kInfinity, "temperature", temperature, "a number >= 0");
+  if (top_k < 0) fail(ErrorKind::invalid_argument, "top_k is ", top_k, ", must be >= 0 (0: off)");
+  require(top_p >= 0.f && top_p <= 1.f, "top_p", top_p, "between 0 and 1");
+  require(min_p >= 0.f && min_p <= 1.f, "min_p", min_p, "between 0 and 1");
+  require(repetition_penalty > 0.f && repetition_penalty < kInfinity, "repetition_penalty",
+          repetition_penalty, "a number > 0 (1: off)");
+}
+
+int32_t sample(std::span<float> logits, const RowSampling& how) {
+  static thread_local Scratch scratch;
+  const SamplingParams& params = *how.params;
+  suppress(logits, how.suppressed);
+  if (params.repetition_penalty != 1.f) {
+    penalise(logits, how.history, params.repetition_penalty, scratch.penalised);
+  }
+  const float max_logit = largest(logits);
+  if (!std::isfinite(max_logit)) return -1;
+  if (params.temperature == 0.f)
+    return static_cast<int32_t>(std::ranges::find(logits, max_logit) - logits.begin());
+
+  const std::size_t k = params.top_k > 0 ? std::min<std::size_t>(params.top_k, logits.size()) : logits.size();
+  collect_top_k(logits, k, scratch.candidates);
+  weigh(scratch.candidates, max_logit, params.temperature);
+  if (params.top_p < 1.f) keep_top_p(scratch, params.top_p);
+  if (params.min_p > 0.f) {
+    std::erase_if(scratch.candidates, [&](const Candidate& c) { return c.value < params.min_p; });
+  }
+  return draw(scratch.candidates, random_uniform(params.seed, static_cast<uint64_t>(how.position)));
+}
+
+std::vector<int32_t> draw_rows(std::span<float> logits, int vocab, std::span<const RowSampling> sampling) {
+  CHECK(logits.size() == sampling.size() * static_cast<std::size_t>(vocab));
+  std::vector<int32_t> tokens;
+  tokens.reserve(sampling.size());
+  for (const RowSampling& how : sampling) {
+    tokens.push_back(sample(logits.first(vocab), how));
+    logits = logits.subspan(vocab);
+  }
+  return tokens;
+}
+
+}  // namespace carat
