@@ -1,0 +1,114 @@
+#include "support/golden.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "engine/kv_pages.h"
+#include "engine/score.h"
+#include "io/model_config.h"
+#include "io/safetensors.h"
+#include "model/gemma4_plan.h"
+
+namespace carat {
+namespace {
+
+const std::filesystem::path kSource = CARAT_SOURCE_DIR;
+
+/// Whether the best logit leads by more than the tolerance, so that rounding can't decide the argmax.
+bool clear_winner(std::span<const float> logits, float tolerance) {
+  float best = -INFINITY, second = -INFINITY;
+  for (float logit : logits) {
+    if (logit > best) {
+      second = best;
+      best = logit;
+    } else {
+      second = std::max(second, logit);
+    }
+  }
+  return best - second > tolerance;
+}
+
+}  // namespace
+
+std::filesystem::path test_checkpoint(const std::string& name) {
+  return name == "demo" ? kSource / "models/demo" : kSource / "tests/data" / name;
+}
+
+ModelPlan load_test_plan(const std::string& name) {
+  const std::filesystem::path directory = test_checkpoint(name);
+  return make_plan(load_model_config(directory), Checkpoint::open(directory));
+}
+
+std::vector<GoldenPrompt> load_golden(const std::string& name) {
+  std::ifstream file(kSource / "tests/data" / ("ref_" + name + "_f32.json"));
+  std::vector<GoldenPrompt> prompts;
+  for (const auto& [prompt, value] : nlohmann::json::parse(file).at("prompts").items()) {
+    prompts.push_back({prompt, value.at("ids"), value.at("top_ids"), value.at("top_logits"),
+                       value.at("argmax"), value.at("greedy")});
+  }
+  return prompts;
+}
+
+GoldenComparison compare(Runner& runner, const ModelPlan& plan, const GoldenPrompt& prompt, int chunk,
+                         float tolerance) {
+  GoldenComparison result;
+  KvPages pages(plan.kv_groups, runner.info().limits);
+  score(runner, pages, prompt.ids, chunk, [&](int position, std::span<const float> logits) {
+    const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
+    if (best != prompt.argmax[static_cast<std::size_t>(position)] && clear_winner(logits, tolerance)) {
+      ++result.argmax_mismatches;
+    }
+    if (position + 1 < static_cast<int>(prompt.ids.size())) return;
+    for (std::size_t i = 0; i < prompt.top_ids.size(); ++i) {
+      const float difference =
+          std::abs(logits[static_cast<std::size_t>(prompt.top_ids[i])] - prompt.top_logits[i]);
+      result.max_difference = std::max(result.max_difference, difference);
+    }
+  });
+  const auto greedy =
+      continue_greedily(runner, plan, prompt.ids, static_cast<int>(prompt.greedy.size()), chunk);
+  result.greedy_agree = static_cast<std::size_t>(
+      std::mismatch(greedy.begin(), greedy.end(), prompt.greedy.begin(), prompt.greedy.end()).first -
+      greedy.begin());
+  return result;
+}
+
+std::vector<int32_t> continue_greedily(Runner& runner, const ModelPlan& plan, const std::vector<int32_t>& ids,
+                                       int count, int chunk) {
+  KvPages pages(plan.kv_groups, runner.info().limits);
+  SequencePages sequence;
+  const SamplingParams greedy;
+  std::vector<int32_t> drawn, next = ids;
+  for (int past = 0; static_cast<int>(drawn.size()) < count;) {
+    const int size = std::min(chunk, static_cast<int>(next.size()));
+    const std::vector<int32_t> now(next.begin(), next.begin() + size);
+    next.erase(next.begin(), next.begin() + size);
+    CHECK(pages.extend(sequence, past, size));
+    const Segment segment{0, size, past, 0};
+    const int32_t last_row = size - 1;
+    const RowSampling how{&greedy, past + size, {}, {}};
+    StepInput step{
+        .tokens = now, .segments = {&segment, 1}, .page_tables = {}, .logit_rows = {}, .sampling = {}};
+    for (std::size_t g = 0; g < kKvGroups; ++g) {
+      step.page_tables[g] = {sequence.table[g], static_cast<int>(sequence.table[g].size())};
+    }
+    if (next.empty()) {
+      step.logit_rows = {&last_row, 1};
+      step.sampling = {&how, 1};
+    }
+    runner.submit(step);
+    const StepResult result = runner.collect();
+    past += size;
+    pages.release_behind_window(sequence, past);
+    if (next.empty()) {
+      drawn.push_back(result.tokens.at(0));
+      next.push_back(drawn.back());
+    }
+  }
+  return drawn;
+}
+
+}  // namespace carat
