@@ -12,8 +12,11 @@ void HostRunner::submit(const StepInput& step) {
   CHECK(static_cast<int>(step.segments.size()) <= info_.limits.max_sequences);
   tokens_.assign(step.tokens.begin(), step.tokens.end());
   for (int32_t& token : tokens_) {
-    if (token < 0)
-      token = std::max(0, last_drawn_[static_cast<std::size_t>(~token)]);  // a failed draw: any token
+    if (token < 0) {
+      CHECK(static_cast<std::size_t>(~token) < last_drawn_.size());
+      token = std::max(0, last_drawn_[~token]);  // a failed draw: any token
+    }
+    CHECK(token < info_.vocab);
   }
   const Rows all{tokens_, step.segments};
   const NarrowedRows tail = narrow_rows(all, step.logit_rows);
@@ -25,11 +28,7 @@ void HostRunner::submit(const StepInput& step) {
     result.logits = returned_logits_;
   }
   if (!step.sampling.empty()) {
-    CHECK(step.sampling.size() == step.logit_rows.size());
-    const std::size_t vocab = logits.size() / step.logit_rows.size();
-    for (std::size_t r = 0; r < step.sampling.size(); ++r) {
-      result.tokens.push_back(sample(logits.subspan(r * vocab, vocab), step.sampling[r]));
-    }
+    result.tokens = draw_rows(logits, info_.vocab, step.sampling);
     last_drawn_ = result.tokens;
   }
   results_.push_back(std::move(result));

@@ -1,5 +1,7 @@
 // The backend boundary: a runner owns weights, KV storage and buffers of one device and executes steps.
 #pragma once
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -22,7 +24,8 @@ struct RunnerInfo {
   RunnerOptions limits;                // as granted
   std::size_t weight_bytes_per_token;  // read by a decode step of one sequence, without KV
   std::size_t kv_bytes_per_token;      // full group, one token
-  int vocab = 0;                       // logits per row; a step's token ids lie in [0, vocab)
+  int vocab;                           // logits per row; a step's token ids lie in [0, vocab)
+  std::array<KvGroup, kKvGroups> kv_groups;
 };
 
 struct PageCopy {

@@ -27,7 +27,8 @@ class RefRunner final : public HostRunner {
 
  private:
   static RunnerInfo describe(const ModelPlan& plan, const RunnerOptions& options) {
-    return {"ref", options, bytes_per_token(plan), kv_bytes_per_token(plan, sizeof(float))};
+    return {"ref",      options,       bytes_per_token(plan), kv_bytes_per_token(plan, sizeof(float)),
+            plan.vocab, plan.kv_groups};
   }
 
   const ModelPlan plan_;
