@@ -5,7 +5,8 @@
 #   tools/install_dependencies.sh test      the same and GoogleTest
 #   tools/install_dependencies.sh ci        the same and clang 19 (format, sanitizers, fuzzing) and Python
 #
-# Without root and without passwordless sudo it prints the command to run and exits with 1. It writes only to stderr.
+# Without root and without passwordless sudo it prints the command to run and exits with 1. All output goes to
+# stderr.
 set -eu
 
 has() { command -v "$1" >/dev/null 2>&1; }
@@ -61,4 +62,5 @@ fi
 echo "Installing:$missing" >&2
 $sudo apt-get update -qq >&2
 # shellcheck disable=SC2086  # one word per package
-$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing </dev/null >&2
+$sudo env DEBIAN_FRONTEND=noninteractive \
+  apt-get install -y -qq --no-install-recommends $missing </dev/null >&2

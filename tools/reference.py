@@ -4,9 +4,9 @@
   reference.py CHECKPOINT_DIR OUT.json [--dtype float32|bfloat16] [--device cuda|cpu]
                [--greedy 64] [--prompts prompts.json]
 
-For every prompt (a list of token ids) the result holds the 20 largest logits of the last position and their ids,
-the argmax of every position and the greedy continuation; `carat check` compares a backend with it. float32 runs
-use eager attention and no TF32. Needs torch and transformers >= 5.14.
+For every prompt (a list of token ids) the result holds the 20 largest logits of the last position and their
+ids, the argmax of every position and the greedy continuation; `carat check` compares a backend with it.
+float32 runs use eager attention and no TF32. Needs torch and transformers >= 5.14.
 """
 import argparse
 import json
@@ -44,8 +44,8 @@ def run_prompt(model, ids, greedy):
     logits = model(input_ids=prompt).logits[0].float()
     last = logits[-1]
     top = last.topk(TOP)
-    continued = model.generate(prompt, max_new_tokens=greedy, do_sample=False, eos_token_id=None, pad_token_id=0,
-                               top_k=None, top_p=None, temperature=None)
+    continued = model.generate(prompt, max_new_tokens=greedy, do_sample=False, eos_token_id=None,
+                               pad_token_id=0, top_k=None, top_p=None, temperature=None)
     return {"ids": ids, "top_ids": top.indices.tolist(),
             "top_logits": [round(value, 5) for value in top.values.tolist()],
             "argmax": logits.argmax(-1).tolist(), "greedy": continued[0, len(ids):].tolist(),
@@ -53,7 +53,8 @@ def run_prompt(model, ids, greedy):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkpoint", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--dtype", default="float32")

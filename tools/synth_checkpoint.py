@@ -2,8 +2,8 @@
 """Write a deterministic synthetic Gemma 4 checkpoint in the Hugging Face layout.
 
 The weights are random but reproducible: every tensor is drawn from its own Philox stream keyed by
-SHA-256(seed, tensor name), so any machine writes the same bytes. Magnitudes are chosen so that activations stay
-O(1), attention is neither flat nor one-hot and the top logits are well separated. Needs numpy only.
+SHA-256(seed, tensor name), so any machine writes the same bytes. Magnitudes are chosen so that activations
+stay O(1), attention is neither flat nor one-hot and the top logits are well separated. Needs numpy only.
 
   synth_checkpoint.py OUT --preset tiny           the E2B architecture at toy size, 1.2 MB
   synth_checkpoint.py OUT --preset e2b            the full-size E2B text model, 9.3 GB of bf16
@@ -26,30 +26,36 @@ DTYPE_BYTES = {"BF16": 2, "F16": 2, "F32": 4}
 
 # Keys of config.json, and `period`: every period-th layer has full attention.
 PRESETS = {
-    "tiny": dict(hidden_size=64, num_hidden_layers=10, period=5, num_attention_heads=4, num_key_value_heads=1,
-                 head_dim=16, global_head_dim=32, intermediate_size=128, hidden_size_per_layer_input=8,
-                 vocab_size=512, sliding_window=16, num_kv_shared_layers=5, use_double_wide_mlp=True),
+    "tiny": dict(hidden_size=64, num_hidden_layers=10, period=5, num_attention_heads=4,
+                 num_key_value_heads=1, head_dim=16, global_head_dim=32, intermediate_size=128,
+                 hidden_size_per_layer_input=8, vocab_size=512, sliding_window=16, num_kv_shared_layers=5,
+                 use_double_wide_mlp=True),
     # The real vocabulary and layer schedule, narrow: to try a real tokenizer.
-    "narrow": dict(hidden_size=64, num_hidden_layers=35, period=5, num_attention_heads=8, num_key_value_heads=1,
-                   head_dim=16, global_head_dim=32, intermediate_size=96, hidden_size_per_layer_input=8,
-                   vocab_size=262144, sliding_window=512, num_kv_shared_layers=20, use_double_wide_mlp=True),
-    "e2b": dict(hidden_size=1536, num_hidden_layers=35, period=5, num_attention_heads=8, num_key_value_heads=1,
-                head_dim=256, global_head_dim=512, intermediate_size=6144, hidden_size_per_layer_input=256,
-                vocab_size=262144, sliding_window=512, num_kv_shared_layers=20, use_double_wide_mlp=True),
-    "e4b": dict(hidden_size=2560, num_hidden_layers=42, period=6, num_attention_heads=8, num_key_value_heads=2,
-                head_dim=256, global_head_dim=512, intermediate_size=10240, hidden_size_per_layer_input=256,
-                vocab_size=262144, sliding_window=512, num_kv_shared_layers=18, use_double_wide_mlp=False),
-    # The traits of the larger models at toy size: no per-layer embeddings, K = V on full layers, and other counts
-    # of K/V heads there.
+    "narrow": dict(hidden_size=64, num_hidden_layers=35, period=5, num_attention_heads=8,
+                   num_key_value_heads=1, head_dim=16, global_head_dim=32, intermediate_size=96,
+                   hidden_size_per_layer_input=8, vocab_size=262144, sliding_window=512,
+                   num_kv_shared_layers=20, use_double_wide_mlp=True),
+    "e2b": dict(hidden_size=1536, num_hidden_layers=35, period=5, num_attention_heads=8,
+                num_key_value_heads=1, head_dim=256, global_head_dim=512, intermediate_size=6144,
+                hidden_size_per_layer_input=256, vocab_size=262144, sliding_window=512,
+                num_kv_shared_layers=20, use_double_wide_mlp=True),
+    "e4b": dict(hidden_size=2560, num_hidden_layers=42, period=6, num_attention_heads=8,
+                num_key_value_heads=2, head_dim=256, global_head_dim=512, intermediate_size=10240,
+                hidden_size_per_layer_input=256, vocab_size=262144, sliding_window=512,
+                num_kv_shared_layers=18, use_double_wide_mlp=False),
+    # The traits of the larger models at toy size: no per-layer embeddings, K = V on full layers, and another
+    # number of K/V heads there.
     "tiny-dense": dict(hidden_size=64, num_hidden_layers=6, period=6, num_attention_heads=4,
                        num_key_value_heads=2, head_dim=16, global_head_dim=32, intermediate_size=128,
-                       hidden_size_per_layer_input=0, vocab_size=512, sliding_window=16, num_kv_shared_layers=0,
-                       use_double_wide_mlp=False, attention_k_eq_v=True, num_global_key_value_heads=1),
-    "tiny-moe": dict(hidden_size=64, num_hidden_layers=6, period=6, num_attention_heads=4, num_key_value_heads=2,
-                     head_dim=16, global_head_dim=32, intermediate_size=96, hidden_size_per_layer_input=0,
-                     vocab_size=512, sliding_window=16, num_kv_shared_layers=0, use_double_wide_mlp=False,
-                     attention_k_eq_v=True, num_global_key_value_heads=1, enable_moe_block=True, num_experts=8,
-                     top_k_experts=2, moe_intermediate_size=32),
+                       hidden_size_per_layer_input=0, vocab_size=512, sliding_window=16,
+                       num_kv_shared_layers=0, use_double_wide_mlp=False, attention_k_eq_v=True,
+                       num_global_key_value_heads=1),
+    "tiny-moe": dict(hidden_size=64, num_hidden_layers=6, period=6, num_attention_heads=4,
+                     num_key_value_heads=2, head_dim=16, global_head_dim=32, intermediate_size=96,
+                     hidden_size_per_layer_input=0, vocab_size=512, sliding_window=16,
+                     num_kv_shared_layers=0, use_double_wide_mlp=False, attention_k_eq_v=True,
+                     num_global_key_value_heads=1, enable_moe_block=True, num_experts=8, top_k_experts=2,
+                     moe_intermediate_size=32),
 }
 
 
@@ -114,7 +120,8 @@ def layer_tensors(config, layer, vestigial):
         yield "router.per_expert_scale", (experts,), ("norm", 1.0)
         yield "experts.gate_up_proj", (experts, 2 * expert_inter, hidden), 1.5 * fan_in(hidden)
         yield "experts.down_proj", (experts, hidden, expert_inter), fan_in(expert_inter)
-        for norm in ("post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2"):
+        for norm in ("post_feedforward_layernorm_1", "post_feedforward_layernorm_2",
+                     "pre_feedforward_layernorm_2"):
             yield norm + ".weight", (hidden,), ("norm", 0.7)
     if ple_dim:
         yield "per_layer_input_gate.weight", (ple_dim, hidden), fan_in(hidden)
@@ -193,8 +200,9 @@ def write_configs(out, config, text_only):
     if text_only:
         whole = dict(config, architectures=["Gemma4ForCausalLM"])
     else:
-        whole = dict(architectures=["Gemma4ForConditionalGeneration"], model_type="gemma4", text_config=config,
-                     vision_config=None, audio_config=None, tie_word_embeddings=True, torch_dtype="bfloat16")
+        whole = dict(architectures=["Gemma4ForConditionalGeneration"], model_type="gemma4",
+                     text_config=config, vision_config=None, audio_config=None, tie_word_embeddings=True,
+                     torch_dtype="bfloat16")
     (out / "config.json").write_text(json.dumps(whole, indent=2))
     generation = dict(bos_token_id=2, eos_token_id=[1, 106], pad_token_id=0, do_sample=True, temperature=1.0,
                       top_k=64, top_p=0.95)
@@ -202,7 +210,8 @@ def write_configs(out, config, text_only):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--preset", choices=PRESETS, default="tiny")
     parser.add_argument("--seed", type=int, default=0)
@@ -211,7 +220,8 @@ def arguments():
     parser.add_argument("--prefix", default="model.language_model.", help="tensor name prefix")
     parser.add_argument("--text-only", action="store_true", help="a flat gemma4_text config, not gemma4")
     parser.add_argument("--no-vestigial", action="store_true", help="omit K/V tensors of KV-shared layers")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=JSON", help="override a preset value")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=JSON",
+                        help="override a preset value")
     return parser.parse_args()
 
 

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""Check the relative links of the Markdown files, to the line.
+
+  check_links.py          every linked file and heading exists; a link to a line shows what it promises
+  check_links.py --fix    the same, but first renews line numbers that have moved
+
+A link to a line names what stands there: [`forward`](../src/model/gemma4.h#L157) needs "forward" on line 157. --fix
+takes the nearest line that has the name.
+"""
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+LINK = re.compile(r"\[(?P<text>[^\]\n]*)\]\((?P<target>[^)\s]+)\)")
+FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+
+
+def headings(text):
+    """GitHub's anchors of the headings of a Markdown text."""
+    plain = FENCE.sub("", text)
+    titles = re.findall(r"^#+\s+(.*?)\s*$", plain, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def nearest_line(lines, name, wanted):
+    """The 1-based number nearest to `wanted` of a line with the whole word `name`, or None."""
+    word = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
+    found = [number for number, line in enumerate(lines, 1) if word.search(line)]
+    return min(found, key=lambda number: abs(number - wanted), default=None)
+
+
+def check_line_link(text, path, wanted):
+    """(line number that the link should have, problem or None)."""
+    name = text.strip("`").split("::")[-1].removesuffix("()")
+    line = nearest_line(path.read_text().split("\n"), name, wanted)
+    if line is None:
+        return wanted, f"has no line with `{name}`"
+    return line, None if line == wanted else f"line {wanted} has no `{name}`; it is on line {line} (use --fix)"
+
+
+def check_document(path, text, fix):
+    """(problems, text with renewed line numbers) of one Markdown file."""
+    problems = []
+
+    def check(match):
+        target, _, anchor = match["target"].partition("#")
+        if re.match(r"[a-z]+:", match["target"]):
+            return match.group()
+        file = (path.parent / target).resolve() if target else path
+        line_anchor = re.fullmatch(r"L(\d+)", anchor)
+        if not file.exists():
+            problems.append(f"{match['target']}: no such file")
+        elif line_anchor:
+            line, problem = check_line_link(match["text"], file, int(line_anchor[1]))
+            if problem and fix and line != int(line_anchor[1]):
+                return f"[{match['text']}]({target}#L{line})"
+            if problem:
+                problems.append(f"{match['target']}: {problem}")
+        elif anchor and anchor not in headings(file.read_text()):
+            problems.append(f"{match['target']}: no such heading")
+        return match.group()
+
+    return problems, LINK.sub(check, text)
+
+
+def main():
+    fix = "--fix" in sys.argv[1:]
+    names = subprocess.run(["git", "ls-files", "-z", "*.md"], cwd=ROOT, capture_output=True, check=True,
+                           text=True).stdout
+    files = [ROOT / name for name in names.split("\0") if name]
+    count = 0
+    for path in files:
+        text = path.read_text()
+        problems, renewed = check_document(path, text, fix)
+        if renewed != text:
+            path.write_text(renewed)
+        for problem in problems:
+            print(f"{path.relative_to(ROOT)}: {problem}")
+        count += len(problems)
+    print(f"links: {len(files)} documents, {count} problems")
+    return 1 if count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
