@@ -1,8 +1,10 @@
-// A read-only memory map of a whole file.
+// A read-only memory map of a whole file. The map follows the file: whoever cuts it while it is mapped takes
+// the process down (SIGBUS), as with any mmap; replacing the file (write a new one, rename) is safe.
 #pragma once
 #include <cstddef>
 #include <filesystem>
 #include <span>
+#include <string_view>
 
 namespace carat {
 
@@ -18,6 +20,7 @@ class MappedFile {
 
   const std::filesystem::path& path() const { return path_; }
   std::span<const std::byte> bytes() const { return {data_, size_}; }
+  std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
   /// Tells the kernel how [offset, offset + length) will be read.
   void advise(std::size_t offset, std::size_t length, Access access) const;
 

@@ -1,5 +1,6 @@
 // config.json and generation_config.json as plain values. Every default is that of transformers'
-// Gemma4TextConfig (models/gemma4/configuration_gemma4.py); nothing after this file knows JSON.
+// Gemma4TextConfig or Gemma4UnifiedTextConfig (models/gemma4*/configuration_*.py), so a file that omits a field means
+// here what it means there; nothing after this file knows JSON.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -46,8 +47,8 @@ struct ModelConfig {
   int experts = 0;           // 0: no mixture of experts
   int experts_per_token = 0;
   int moe_intermediate_size = 0;
-  int bos_token_id = 2;
-  int pad_token_id = 0;
+  int bos_token_id = 2;  // -1: none
+  int pad_token_id = 0;  // -1: none
   std::vector<int> eos_token_ids{1};
   std::vector<LayerConfig> layers;
 };
@@ -63,7 +64,9 @@ struct GenerationConfig {
 };
 
 /// Throws Error{not_found}, Error{corrupt} (not JSON, wrong type), Error{unsupported} (another architecture, a rope
-/// type or activation we don't know) or Error{invalid_argument} (impossible numbers), naming file and field.
+/// type or activation we don't know, quantised weights) or Error{invalid_argument} (impossible numbers), naming file
+/// and field. What it returns is consistent: layers of one attention kind agree in head_dim and kv_heads, every
+/// kv_donor owns its K/V, heads are a multiple of kv_heads, head_dim is even, no size overflows int64 arithmetic.
 ModelConfig load_model_config(const std::filesystem::path& directory);
 ModelConfig parse_model_config(std::string_view json, const std::string& source_name);
 

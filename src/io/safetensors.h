@@ -15,8 +15,29 @@
 
 namespace carat {
 
-enum class DType { f64, f32, f16, bf16, i64, i32, i16, i8, u8, boolean, f8_e4m3, f8_e5m2 };
+/// `other`: a dtype this program has no use for, such as "F4". A tensor of that kind is listed like any
+/// other, so that one in a vision tower doesn't stop the text model; whoever needs it must refuse it, with
+/// `dtype_name`.
+enum class DType {
+  f64,
+  f32,
+  f16,
+  bf16,
+  i64,
+  i32,
+  i16,
+  i8,
+  u64,
+  u32,
+  u16,
+  u8,
+  boolean,
+  f8_e4m3,
+  f8_e5m2,
+  other
+};
 
+/// Bytes of one element; 0 for `other`.
 std::size_t size_bytes(DType dtype);
 /// The name used in safetensors headers, such as "BF16".
 std::string_view name(DType dtype);
@@ -25,17 +46,20 @@ struct Tensor {
   std::string name;
   DType dtype;
   std::vector<int64_t> shape;
-  std::span<const std::byte> bytes;  // row-major, little-endian; valid while the Checkpoint lives
-  int file;                          // index into Checkpoint::files()
+  std::span<const std::byte>
+      bytes;               // row-major, little-endian; valid while the Checkpoint lives; any alignment
+  int file;                // index into Checkpoint::files()
+  std::string dtype_name;  // as the file spells it
 };
 
 /// Immutable after open(); safe to read from any thread.
 class Checkpoint {
  public:
   /// Opens `model.safetensors`, or the shards that `model.safetensors.index.json` lists, in `directory`.
-  /// Everything is validated before the first tensor is handed out: header bounds, known dtypes, shape times dtype
-  /// equal to the span, spans inside the file and disjoint, each indexed tensor present in its shard.
-  /// Throws Error{not_found} (no such directory, file or shard) or Error{corrupt} (naming file, tensor, numbers).
+  /// Everything is validated before the first tensor is handed out: header bounds, shape times dtype equal to
+  /// the span, spans that fill the file without overlap, gap or rest, each indexed tensor present in its
+  /// shard. Throws Error{not_found} (no such directory, file or shard) or Error{corrupt} (naming file,
+  /// tensor, numbers).
   static std::shared_ptr<const Checkpoint> open(const std::filesystem::path& directory);
 
   /// Null when there is no tensor of this name.

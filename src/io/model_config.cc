@@ -1,0 +1,318 @@
+#include "io/model_config.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mapped_file.h"
+#include "base/utf8.h"
+#include "io/json_object.h"
+
+namespace carat {
+namespace {
+
+// Bounds that no real model comes near; with them every product of two sizes fits into 64 bits.
+constexpr Range<int> kLayers{1, 1024}, kHeads{1, 4096}, kHeadDim{2, 8192}, kSize{1, 1 << 22};
+constexpr Range<int> kVocab{1, 1 << 24}, kPositions{1, 1 << 30}, kPerLayerSize{0, 1 << 16},
+    kExperts{1, 1 << 14};
+constexpr int kNoToken = -1;
+
+constexpr std::string_view kSliding = "sliding_attention", kFull = "full_attention";
+
+std::string_view name(AttentionKind kind) { return kind == AttentionKind::full ? kFull : kSliding; }
+
+/// config.json of a multimodal checkpoint nests the language model; a text-only one is flat.
+struct ConfigFile {
+  JsonObject root, text;
+  bool unified;  // the 12B family, whose defaults differ
+};
+
+void check_family(const JsonObject& root) {
+  static constexpr std::array<std::string_view, 4> kTypes{"gemma4", "gemma4_text", "gemma4_unified",
+                                                          "gemma4_unified_text"};
+  static constexpr std::array<std::string_view, 4> kArchitectures{
+      "Gemma4ForConditionalGeneration", "Gemma4ForCausalLM", "Gemma4UnifiedForConditionalGeneration",
+      "Gemma4UnifiedForCausalLM"};
+  const std::string type = root.string("model_type", "");
+  if (type.ends_with("_assistant") && type.starts_with("gemma4")) {
+    root.reject(
+        ErrorKind::unsupported, "model_type",
+        "a drafter, which predicts tokens for a larger Gemma 4 and can't run alone; give that model instead");
+  }
+  if (std::find(kTypes.begin(), kTypes.end(), type) == kTypes.end()) {
+    root.reject(ErrorKind::unsupported, "model_type",
+                "only Gemma 4 is supported (gemma4, gemma4_text, gemma4_unified, gemma4_unified_text)");
+  }
+  for (const std::string& architecture : root.strings("architectures")) {
+    if (std::find(kArchitectures.begin(), kArchitectures.end(), architecture) != kArchitectures.end())
+      continue;
+    fail(ErrorKind::unsupported, root.where("architectures"), " names ", in_quotes(architecture),
+         ": only Gemma4ForConditionalGeneration, Gemma4ForCausalLM and their Gemma4Unified forms are "
+         "supported");
+  }
+}
+
+ConfigFile open_config(std::string_view json, const std::string& source) {
+  const JsonObject root = JsonObject::parse(json, source);
+  check_family(root);
+  const bool unified = root.string("model_type", "").starts_with("gemma4_unified");
+  return {root, root.has("text_config") ? root.object("text_config") : root, unified};
+}
+
+/// What the forward pass doesn't implement must not be run as if it were absent.
+void check_supported(const JsonObject& config) {
+  for (const char* field : {"quantization_config", "quantization", "compression_config"}) {
+    if (!config.has(field)) continue;
+    const JsonObject quantization = config.object(field);
+    fail(ErrorKind::unsupported, config.where(field), ": weights quantised with ",
+         in_quotes(quantization.string("quant_method", "an unnamed method")),
+         " are not supported; use the bfloat16 checkpoint of the same model");
+  }
+  if (config.string("hidden_activation", "gelu_pytorch_tanh") != "gelu_pytorch_tanh") {
+    config.reject(ErrorKind::unsupported, "hidden_activation", "only \"gelu_pytorch_tanh\" is supported");
+  }
+  if (config.boolean("attention_bias", false)) {
+    config.reject(ErrorKind::unsupported, "attention_bias", "biases in the attention are not supported");
+  }
+  // "vision" changes only how image tokens see each other.
+  if (config.has("use_bidirectional_attention") &&
+      config.string("use_bidirectional_attention", "") != "vision") {
+    config.reject(ErrorKind::unsupported, "use_bidirectional_attention",
+                  "only causal attention over text is supported (\"vision\" or null)");
+  }
+  if (config.has("rope_scaling")) {
+    config.reject(ErrorKind::unsupported, "rope_scaling", "scaled rotary embeddings are not supported");
+  }
+}
+
+RopeConfig read_rope(const JsonObject& text, AttentionKind kind, RopeConfig fallback) {
+  if (!text.has("rope_parameters")) return fallback;
+  const JsonObject entry = text.object("rope_parameters").object(name(kind));
+  const std::string type = entry.string("rope_type", entry.string("type", "default"));
+  if (type != "default" && type != "proportional") {
+    fail(ErrorKind::unsupported, entry.where("rope_type"), " = ", in_quotes(type),
+         ": only \"default\" and \"proportional\" are supported");
+  }
+  if (entry.number("factor", 1.f, {0.f, 1e6f}) != 1.f) {
+    entry.reject(ErrorKind::unsupported, "factor", "scaled rotary embeddings are not supported");
+  }
+  constexpr Range<float> kTheta{1e-3f, 1e30f}, kShare{0.f, 1.f};
+  const JsonObject& holder = entry.has("rope_theta") ? entry : text;
+  if (!holder.has("rope_theta")) fail(ErrorKind::corrupt, entry.where("rope_theta"), ": missing");
+  const float share =
+      text.has("partial_rotary_factor") ? text.number("partial_rotary_factor", 1.f, kShare) : 1.f;
+  RopeConfig rope;
+  rope.theta = holder.number("rope_theta", 0.f, kTheta);
+  // The default type rotates every pair, whatever the factor says.
+  rope.rotary_fraction = type == "proportional" ? entry.number("partial_rotary_factor", share, kShare) : 1.f;
+  return rope;
+}
+
+std::vector<AttentionKind> read_layer_kinds(const JsonObject& text) {
+  const int count = text.integer("num_hidden_layers", 30, kLayers);
+  std::vector<AttentionKind> kinds;
+  for (const std::string& type : text.strings("layer_types")) {
+    if (type != kSliding && type != kFull) {
+      fail(ErrorKind::unsupported, text.where("layer_types"), ": layer ", kinds.size(), " is ",
+           in_quotes(type), ", only \"", kSliding, "\" and \"", kFull, "\" are supported");
+    }
+    kinds.push_back(type == kFull ? AttentionKind::full : AttentionKind::sliding);
+  }
+  if (!text.has("layer_types")) {
+    for (int i = 0; i < count; ++i) {
+      kinds.push_back((i + 1) % 6 == 0 ? AttentionKind::full : AttentionKind::sliding);
+    }
+  }
+  if (kinds.size() != static_cast<std::size_t>(count)) {
+    text.reject(ErrorKind::invalid_argument, "layer_types", "num_hidden_layers is ", count);
+  }
+  if (kinds.back() != AttentionKind::full) {
+    // transformers does the same, with or without a list in the file.
+    if (text.has("layer_types")) {
+      log(LogLevel::warning, text.where("layer_types"), ": the last layer is run with full attention");
+    }
+    kinds.back() = AttentionKind::full;
+  }
+  return kinds;
+}
+
+/// What the layers have in common until a rule or an override says otherwise.
+struct LayerDefaults {
+  int head_dim, kv_heads, full_head_dim, full_kv_heads, intermediate_size;
+  bool k_eq_v, double_wide;
+  int first_shared;  // layers from here on read another layer's K/V; the layer count when there are none
+};
+
+LayerDefaults read_layer_defaults(const JsonObject& text, int layers) {
+  LayerDefaults d{};
+  d.head_dim = d.full_head_dim = text.integer("head_dim", 256, kHeadDim);
+  d.kv_heads = d.full_kv_heads = text.integer("num_key_value_heads", 4, kHeads);
+  d.intermediate_size = text.integer("intermediate_size", 9216, kSize);
+  d.k_eq_v = text.boolean("attention_k_eq_v", false);
+  d.double_wide = text.boolean("use_double_wide_mlp", false);
+  const int shared = text.integer("num_kv_shared_layers", 0, {0, layers});
+  if (shared == layers) {
+    text.reject(ErrorKind::unsupported, "num_kv_shared_layers", "all ", layers,
+                " layers read the K/V of another model; a drafter can't run alone");
+  }
+  d.first_shared = layers - shared;
+  // per_layer_config replaces these two fields, it does not add to them.
+  if (!text.has("per_layer_config")) {
+    d.full_head_dim = text.integer("global_head_dim", 512, kHeadDim);
+    if (d.k_eq_v && text.has("num_global_key_value_heads")) {
+      d.full_kv_heads = text.integer("num_global_key_value_heads", 0, kHeads);
+    }
+  }
+  return d;
+}
+
+/// per_layer_config: {"5": {"head_dim": 512, "num_key_value_heads": 1}, ...}; keys may be padded with zeros.
+void apply_overrides(const JsonObject& text, std::vector<LayerConfig>& layers) {
+  if (!text.has("per_layer_config")) return;
+  const JsonObject overrides = text.object("per_layer_config");
+  for (const std::string& key : overrides.keys()) {
+    const bool digits = !key.empty() && key.size() <= 9 && key.find_first_not_of("0123456789") == key.npos;
+    const std::size_t index = digits ? std::stoul(key) : layers.size();
+    if (index >= layers.size()) {
+      overrides.reject(ErrorKind::invalid_argument, key, "not a layer from 0 to ", layers.size() - 1);
+    }
+    const JsonObject layer = overrides.object(key);
+    for (const std::string& field : layer.keys()) {
+      if (field == "head_dim") {
+        layers[index].head_dim = layer.integer(field, 0, kHeadDim);
+      } else if (field == "num_key_value_heads") {
+        layers[index].kv_heads = layer.integer(field, 0, kHeads);
+      } else {
+        layer.reject(ErrorKind::unsupported, field, "this field can't differ between layers");
+      }
+    }
+  }
+}
+
+/// Invariants that later code relies on; see the declaration of load_model_config.
+void check_layers(const JsonObject& text, const ModelConfig& config) {
+  std::map<AttentionKind, int> first_of;
+  for (int i = 0; const LayerConfig& layer : config.layers) {
+    const std::string where = text.where("layer " + std::to_string(i));
+    if (layer.head_dim % 2 != 0) {
+      fail(ErrorKind::invalid_argument, where, ": head_dim = ", layer.head_dim, " must be even");
+    }
+    if (config.heads % layer.kv_heads != 0) {
+      fail(ErrorKind::invalid_argument, where, ": ", config.heads, " attention heads are not a multiple of ",
+           layer.kv_heads, " key/value heads");
+    }
+    const int first = first_of.try_emplace(layer.attention, i).first->second;
+    const LayerConfig& like = config.layers[static_cast<std::size_t>(first)];
+    if (layer.head_dim != like.head_dim || layer.kv_heads != like.kv_heads) {
+      fail(ErrorKind::unsupported, where, ": head_dim ", layer.head_dim, " and ", layer.kv_heads,
+           " key/value heads differ from layer ", first, " (", like.head_dim, ", ", like.kv_heads, "), also ",
+           name(layer.attention));
+    }
+    ++i;
+  }
+}
+
+std::vector<LayerConfig> read_layers(const JsonObject& text) {
+  const std::vector<AttentionKind> kinds = read_layer_kinds(text);
+  const int count = static_cast<int>(kinds.size());
+  const LayerDefaults d = read_layer_defaults(text, count);
+  std::map<AttentionKind, int> last_owner;
+  std::vector<LayerConfig> layers;
+  for (int i = 0; const AttentionKind kind : kinds) {
+    const bool full = kind == AttentionKind::full, shared = i >= d.first_shared;
+    if (!shared) last_owner[kind] = i;
+    const auto donor = last_owner.find(kind);
+    if (donor == last_owner.end()) {
+      text.reject(ErrorKind::invalid_argument, "num_kv_shared_layers", "layer ", i, " is ", name(kind),
+                  " and shares K/V, but none of the first ", d.first_shared, " layers is of that kind");
+    }
+    layers.push_back({.attention = kind,
+                      .head_dim = full ? d.full_head_dim : d.head_dim,
+                      .kv_heads = full ? d.full_kv_heads : d.kv_heads,
+                      .intermediate_size = d.intermediate_size * (d.double_wide && shared ? 2 : 1),
+                      .k_eq_v = d.k_eq_v && full,
+                      .kv_donor = donor->second});
+    ++i;
+  }
+  apply_overrides(text, layers);
+  return layers;
+}
+
+void read_experts(const JsonObject& text, ModelConfig& config) {
+  if (!text.boolean("enable_moe_block", false)) return;
+  for (const char* field : {"num_experts", "top_k_experts", "moe_intermediate_size"}) {
+    if (!text.has(field))
+      fail(ErrorKind::corrupt, text.where(field), ": missing, although enable_moe_block is true");
+  }
+  config.experts = text.integer("num_experts", 0, kExperts);
+  config.experts_per_token = text.integer("top_k_experts", 0, {1, config.experts});
+  config.moe_intermediate_size = text.integer("moe_intermediate_size", 0, kSize);
+}
+
+/// Token ids stand beside text_config in some files and inside it in others; the outer ones win.
+void read_token_ids(const ConfigFile& file, ModelConfig& config) {
+  const Range<int> ids{kNoToken, config.vocab_size - 1};
+  const auto holder = [&](const char* field) -> const JsonObject& {
+    return file.root.has(field) ? file.root : file.text;
+  };
+  const auto read = [&](const char* field, int fallback) {
+    const JsonObject& object = holder(field);
+    if (object.has(field)) return object.integer(field, fallback, ids);
+    const std::vector<std::string> keys = object.keys();
+    return std::find(keys.begin(), keys.end(), field) == keys.end() ? fallback : kNoToken;
+  };
+  config.bos_token_id = read("bos_token_id", config.bos_token_id);
+  config.pad_token_id = read("pad_token_id", config.pad_token_id);
+  const JsonObject& eos = holder("eos_token_id");
+  if (eos.has("eos_token_id"))
+    config.eos_token_ids = eos.integers("eos_token_id", {0, config.vocab_size - 1});
+}
+
+}  // namespace
+
+ModelConfig parse_model_config(std::string_view json, const std::string& source_name) {
+  const ConfigFile file = open_config(json, source_name);
+  const JsonObject& text = file.text;
+  check_supported(file.root);
+  check_supported(text);
+
+  ModelConfig config;
+  config.model_type = file.root.string("model_type", "");
+  config.hidden_size = text.integer("hidden_size", config.hidden_size, kSize);
+  config.heads = text.integer("num_attention_heads", config.heads, kHeads);
+  config.vocab_size = text.integer("vocab_size", config.vocab_size, kVocab);
+  config.sliding_window = text.integer("sliding_window", file.unified ? 1024 : 512, kPositions);
+  config.max_position_embeddings =
+      text.integer("max_position_embeddings", file.unified ? 262144 : 131072, kPositions);
+  config.rms_norm_eps = text.number("rms_norm_eps", config.rms_norm_eps, {1e-12f, 1.f});
+  if (text.has("final_logit_softcapping")) {
+    config.final_logit_softcapping = text.number("final_logit_softcapping", 0.f, {1e-3f, 1e6f});
+  }
+  config.hidden_size_per_layer_input =
+      file.unified ? text.integer("hidden_size_per_layer_input", 0, {0, 0})  // a family without them
+                   : text.integer("hidden_size_per_layer_input", 256, kPerLayerSize);
+  if (config.hidden_size_per_layer_input > 0) {
+    config.vocab_size_per_layer_input = text.integer("vocab_size_per_layer_input", 262144, kVocab);
+  }
+  config.tie_word_embeddings =
+      file.root.boolean("tie_word_embeddings", text.boolean("tie_word_embeddings", true));
+  config.layers = read_layers(text);
+  check_layers(text, config);
+  for (const LayerConfig& layer : config.layers) {
+    RopeConfig& rope = layer.attention == AttentionKind::full ? config.full_rope : config.sliding_rope;
+    rope = read_rope(text, layer.attention, rope);
+  }
+  read_experts(text, config);
+  read_token_ids(file, config);
+  return config;
+}
+
+ModelConfig load_model_config(const std::filesystem::path& directory) {
+  const MappedFile file(directory / "config.json");
+  return parse_model_config(file.text(), file.path().string());
+}
+
+}  // namespace carat
