@@ -92,6 +92,15 @@ int KvPages::step_pages(int group) const {
   return pages_of_step(groups_[group], page_tokens_, max_step_tokens_);
 }
 
+int KvPages::longest_sequence(int limit) const {
+  int longest = limit;
+  for (int g = 0; g < kKvGroups; ++g) {
+    const int available = std::max(total_[g] - step_pages(g), 0);
+    if (reserved_pages(g, limit) > available) longest = std::min(longest, available * page_tokens_);
+  }
+  return longest;
+}
+
 RunnerOptions size_kv(const std::array<KvGroup, kKvGroups>& groups, int context, int sequences,
                       int max_step_tokens) {
   const auto positive = [](const char* what, int value) {

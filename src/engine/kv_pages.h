@@ -34,6 +34,8 @@ class KvPages {
   /// each step.
   int reserved_pages(int group, int tokens) const;
   int step_pages(int group) const;
+  /// The longest sequence that fits while it is alone, at most `limit` tokens; 0 when not even a step does.
+  int longest_sequence(int limit) const;
 
  private:
   std::array<KvGroup, kKvGroups> groups_;
@@ -41,6 +43,16 @@ class KvPages {
   int max_step_tokens_;
   std::array<int, kKvGroups> total_{};
   std::array<std::vector<int32_t>, kKvGroups> free_;  // the last one is handed out next
+};
+
+/// A sequence's pages, returned to their pool at the end of the scope.
+struct ScopedPages : SequencePages {
+  explicit ScopedPages(KvPages& owner) : pool(owner) {}
+  ~ScopedPages() { pool.release_all(*this); }
+  ScopedPages(const ScopedPages&) = delete;
+  ScopedPages& operator=(const ScopedPages&) = delete;
+
+  KvPages& pool;
 };
 
 /// Page counts for `sequences` sequences of `context` tokens each, in steps of at most `max_step_tokens`.
