@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Check which folder of src/ includes what: the dependency rules of docs/architecture.md.
 
-A folder includes its own headers and those of the folders named in USES, directly or through another. Third-party
-headers appear only in .cc files of the folders in THIRD_PARTY, so that no header spreads them and the kernels build
-on a machine that has a compiler and nothing else.
+A folder includes its own headers and those of the folders named in USES, directly or through another.
+Third-party headers appear only in .cc files of the folders in THIRD_PARTY, so that no header spreads them and
+the kernels build on a machine that has a compiler and nothing else.
 """
 import re
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from repository import ROOT
 
 USES = {
     "base": [],

@@ -4,15 +4,13 @@
   check_links.py          every linked file and heading exists; a link to a line shows what it promises
   check_links.py --fix    the same, but first renews line numbers that have moved
 
-A link to a line names what stands there: [`forward`](../src/model/gemma4.h#L157) needs "forward" on line 157. --fix
-takes the nearest line that has the name.
+A link to a line names what stands there: [`forward`](../src/model/gemma4.h#L157) needs "forward" on line 157.
+--fix takes the nearest line that has the name; for `Class::name` also `name` alone.
 """
 import re
-import subprocess
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from repository import ROOT, tracked_files
 
 LINK = re.compile(r"\[(?P<text>[^\]\n]*)\]\((?P<target>[^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
@@ -34,11 +32,14 @@ def nearest_line(lines, name, wanted):
 
 def check_line_link(text, path, wanted):
     """(line number that the link should have, problem or None)."""
-    name = text.strip("`").split("::")[-1].removesuffix("()")
-    line = nearest_line(path.read_text().split("\n"), name, wanted)
+    name = text.strip("`").removesuffix("()")
+    lines = path.read_text().split("\n")
+    line = nearest_line(lines, name, wanted) or nearest_line(lines, name.split("::")[-1], wanted)
     if line is None:
         return wanted, f"has no line with `{name}`"
-    return line, None if line == wanted else f"line {wanted} has no `{name}`; it is on line {line} (use --fix)"
+    if line == wanted:
+        return line, None
+    return line, f"line {wanted} has no `{name}`; it is on line {line} (use --fix)"
 
 
 def check_document(path, text, fix):
@@ -68,9 +69,7 @@ def check_document(path, text, fix):
 
 def main():
     fix = "--fix" in sys.argv[1:]
-    names = subprocess.run(["git", "ls-files", "-z", "*.md"], cwd=ROOT, capture_output=True, check=True,
-                           text=True).stdout
-    files = [ROOT / name for name in names.split("\0") if name]
+    files = [ROOT / name for name in tracked_files("*.md")]
     count = 0
     for path in files:
         text = path.read_text()

@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
 """Check that files fit in a sitting and functions on a screen: 500 lines, 60 lines, 110 columns.
 
-Kernels, which are long for a reason, may have functions of 120 lines. An entry in EXCEPTIONS lifts a limit for one
-file or function and says why; an entry that is no longer needed is an error.
+Kernels, which are long for a reason, may have functions of 120 lines. An entry in EXCEPTIONS lifts a limit
+for one file or function and says why; an entry that is no longer needed is an error.
 """
 import ast
 import re
-import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from repository import ROOT, tracked_files
 
 FILE_LINES, FUNCTION_LINES, KERNEL_LINES, COLUMNS = 500, 60, 120, 110
 CPP = {".h", ".cc", ".cu", ".cuh"}
@@ -70,7 +69,8 @@ def cpp_functions(text):
         name = NAME.search(declaration)
         if name and "concept" not in declaration:
             first = statement + len(head) - len(head.lstrip())
-            yield name.group(1), code.count("\n", 0, first) + 1, code.count("\n", first, end) + 1
+            lines = code.count("\n", first, end) + 1
+            yield name.group(1), code.count("\n", 0, first) + 1, lines
         statement = at
 
 
@@ -98,8 +98,7 @@ def check_source(path, text):
 
 
 def main():
-    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
-    files = [name for name in names.split("\0") if Path(name).suffix in CHECKED and (ROOT / name).is_file()]
+    files = [name for name in tracked_files() if Path(name).suffix in CHECKED]
     count, unused = 0, set(EXCEPTIONS)
     for name in files:
         for key, line, problem in check_source(name, (ROOT / name).read_text()):

@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
 """Check that tracked text files hold nothing that belongs to one machine or is left for later.
 
-Paths of a developer's machine, hosts of package registries, marks of unfinished work, carriage returns, trailing
-blanks, a missing newline at the end.
+Paths of a developer's machine, hosts of package registries, marks of unfinished work, carriage returns,
+trailing blanks, a missing newline at the end.
 """
 import re
-import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from repository import ROOT, tracked_files
 
 # A bracket in each pattern keeps it from finding itself here.
 PATTERNS = [
-    (re.compile(r"(?<![\w.])/(wor[k]|roo[t]|dat[a]|hom[e]/\w|opt/ven[v]|Users/\w)\b"), "a path of one machine"),
-    (re.compile(r"bash_job[s]|[.]librar[y]|\bsubagen[t]|\b(this|developer) sessio[n]"), "a note about who works here"),
+    (re.compile(r"(?<![\w.])/(wor[k]|roo[t]|dat[a]|hom[e]/\w|opt/ven[v]|Users/\w)\b"),
+     "a path of one machine"),
+    (re.compile(r"bash_job[s]|[.]librar[y]|\bsubagen[t]|\b(this|developer) sessio[n]"),
+     "a note about who works here"),
     (re.compile(r"[p]ypi[.]org|[d]eb[.]debian[.]org|[f]iles[.]pythonhosted[.]org|[r]egistry[.]npmjs[.]org"),
      "a package registry's host"),
     (re.compile(r"\b(TOD[O]|FIXM[E]|XX[X])\b"), "unfinished work: finish it or open an issue"),
@@ -37,9 +38,8 @@ def check_text(text):
 
 
 def main():
-    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
-    files = [name for name in names.split("\0") if name and Path(name).suffix not in SKIPPED
-             and (not name.startswith(DATA) or name.endswith(".md")) and (ROOT / name).is_file()]
+    files = [name for name in tracked_files() if Path(name).suffix not in SKIPPED
+             and (not name.startswith(DATA) or name.endswith(".md"))]
     count = 0
     for name in files:
         for line, problem in check_text((ROOT / name).read_bytes().decode("utf-8")):

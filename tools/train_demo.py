@@ -4,8 +4,8 @@
   train_demo.py CORPUS.xz OUT_DIR [--steps 2000] [--word-dropout 0.1]
 
 The corpus is documents separated by lines that hold only <|endoftext|>. Writes tokenizer.json, config.json,
-generation_config.json and bf16 safetensors shards with the tensor names of the real checkpoint, and prints the
-held-out loss and some samples. Needs torch, transformers >= 5.14, tokenizers, safetensors and a CUDA GPU.
+generation_config.json and bf16 safetensors shards with the tensor names of the real checkpoint, and prints
+the held-out loss and some samples. Needs torch, transformers >= 5.14, tokenizers, safetensors and a CUDA GPU.
 """
 import argparse
 import json
@@ -24,16 +24,17 @@ from transformers import Gemma4ForCausalLM, Gemma4TextConfig
 VOCAB, CONTEXT = 4096, 512
 HELD_OUT_DOCUMENTS, HELD_OUT_BATCH = 60, 64
 SHARD_BYTES = 12 << 20
-SPECIAL = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>", "<|tool>", "<tool|>", "<|tool_call>", "<tool_call|>",
-           "<|tool_response>", "<tool_response|>", "<|\"|>", "<|think|>", "<|channel>", "<channel|>", "<|turn>",
-           "<turn|>"]
+SPECIAL = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>", "<|tool>", "<tool|>", "<|tool_call>",
+           "<tool_call|>", "<|tool_response>", "<tool_response|>", "<|\"|>", "<|think|>", "<|channel>",
+           "<channel|>", "<|turn>", "<turn|>"]
 EOS, BOS, MASK = 1, 2, 4
 SPACE = "\u2581"
-SAMPLE_PROMPTS = ("Once upon a time", "The king said to his three sons", '"Where are you going?" asked the fox')
+SAMPLE_PROMPTS = ("Once upon a time", "The king said to his three sons",
+                  '"Where are you going?" asked the fox')
 
 
 def train_tokenizer(documents):
-    """Gemma's pipeline: spaces become U+2581, byte fallback, no prefix space; learned on words and newlines."""
+    """Gemma's pipeline: spaces become U+2581, byte fallback, no prefix space; learned on words."""
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
     tokenizer.normalizer = normalizers.Replace(" ", SPACE)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
@@ -201,9 +202,11 @@ def print_samples(model, tokenizer):
     for prompt in SAMPLE_PROMPTS:
         ids = torch.tensor([tokenizer.encode(prompt).ids], device="cuda")
         for sample in (False, True):
-            reply = model.generate(ids, max_new_tokens=120, do_sample=sample, temperature=0.8 if sample else None,
-                                   top_k=64 if sample else None, pad_token_id=0)
-            print(f"[{'sampled' if sample else 'greedy'}] {tokenizer.decode(reply[0].tolist())}\n", flush=True)
+            reply = model.generate(ids, max_new_tokens=120, do_sample=sample,
+                                   temperature=0.8 if sample else None, top_k=64 if sample else None,
+                                   pad_token_id=0)
+            how = "sampled" if sample else "greedy"
+            print(f"[{how}] {tokenizer.decode(reply[0].tolist())}\n", flush=True)
 
 
 def arguments():
@@ -237,7 +240,8 @@ def main():
     print(f"{sum(parameter.numel() for parameter in model.parameters()) / 1e6:.2f} M parameters", flush=True)
     loss = train_model(model, train, valid, args)
     bits_per_char = loss * len(valid) / held_out_chars / math.log(2)
-    print(f"{args.steps} steps, held-out loss {loss:.4f} nats/token, {bits_per_char:.4f} bits/char", flush=True)
+    print(f"{args.steps} steps, held-out loss {loss:.4f} nats/token, {bits_per_char:.4f} bits/char",
+          flush=True)
     save_checkpoint(model, args.out)
     print_samples(model, tokenizer)
 

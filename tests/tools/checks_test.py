@@ -18,7 +18,8 @@ class Includes(unittest.TestCase):
         return check_includes.check_source(path, text, lambda _: existing)
 
     def test_layers_point_downwards(self):
-        self.assertEqual([], self.problems("model/plan.cc", '#include "io/safetensors.h"\n#include "base/error.h"'))
+        text = '#include "io/safetensors.h"\n#include "base/error.h"'
+        self.assertEqual([], self.problems("model/plan.cc", text))
         self.assertEqual([], self.problems("cpu/blocks.cc", '#include "model/gemma4.h"'))
         for path, target in [("base/error.cc", "io/safetensors.h"), ("io/hub.cc", "model/gemma4.h"),
                              ("text/tokenizer.cc", "io/hub.h"), ("model/plan.cc", "text/tokenizer.h"),
@@ -36,7 +37,8 @@ class Includes(unittest.TestCase):
         for path in ["base/a.cc", "model/a.cc", "engine/a.cc", "ref/a.cc", "cpu/a.cc", "cuda/a.cu"]:
             with self.subTest(path=path):
                 self.assertEqual(1, len(self.problems(path, "#include <nlohmann/json.hpp>")))
-        self.assertEqual(1, len(self.problems("io/model_config.h", "#pragma once\n#include <nlohmann/json.hpp>")))
+        header = "#pragma once\n#include <nlohmann/json.hpp>"
+        self.assertEqual(1, len(self.problems("io/model_config.h", header)))
         self.assertEqual(1, len(self.problems("io/model_config.cc", "#include <CLI/CLI.hpp>")))
 
     def test_system_headers_are_free_and_cuda_has_its_own(self):
