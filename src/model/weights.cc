@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/float16.h"
+#include "model/formats.h"
 
 namespace carat {
 namespace {
@@ -25,6 +26,10 @@ std::size_t row_bytes(WeightFormat format, int64_t cols) {
     case WeightFormat::f16:
     case WeightFormat::bf16:
       return static_cast<std::size_t>(cols) * 2;
+    case WeightFormat::int8:
+      return static_cast<std::size_t>(block_count(cols, kInt8Block)) * sizeof(Int8Block);
+    case WeightFormat::int4:
+      return static_cast<std::size_t>(block_count(cols, kInt4Block)) * sizeof(Int4Block);
   }
   CHECK(false);
 }
@@ -48,6 +53,12 @@ void decode_row(const Linear& w, int64_t row, float* out) {
       return;
     case WeightFormat::bf16:
       for (int64_t i = 0; i < w.cols; ++i) out[i] = to_float(load<bf16>(at + 2 * i));
+      return;
+    case WeightFormat::int8:
+      decode_int8(at, w.cols, out);
+      return;
+    case WeightFormat::int4:
+      decode_int4(at, w.cols, out);
       return;
   }
 }

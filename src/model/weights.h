@@ -7,7 +7,8 @@
 
 namespace carat {
 
-enum class WeightFormat { f32, f16, bf16 };
+/// int8 and int4 are blocks of neighbouring columns with a common scale; see formats.h.
+enum class WeightFormat { f32, f16, bf16, int8, int4 };
 
 /// A matrix [rows, cols], row-major, that maps a vector of `cols` to one of `rows`. A view: it owns nothing.
 struct Linear {

@@ -1,0 +1,205 @@
+#include "model/formats.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "base/error.h"
+
+namespace carat {
+namespace {
+
+constexpr std::array<std::pair<WeightFormat, const char*>, 5> kNames{{{WeightFormat::f32, "f32"},
+                                                                      {WeightFormat::f16, "f16"},
+                                                                      {WeightFormat::bf16, "bf16"},
+                                                                      {WeightFormat::int8, "int8"},
+                                                                      {WeightFormat::int4, "int4"}}};
+
+using Int4Weights = std::array<float, kInt4Block>;
+
+// Adding 1.5 * 2^23 leaves no fraction bits: rounds to nearest even for |x| < 2^22, and loops of it
+// vectorise.
+float round_to_integer(float x) {
+  constexpr float kMagic = 12582912.f;
+  return (x + kMagic) - kMagic;
+}
+
+float largest_magnitude(const float* weights, int count) {
+  float largest = 0.f;
+  for (int i = 0; i < count; ++i) {
+    if (!std::isfinite(weights[i])) fail(ErrorKind::corrupt, "a weight is not a finite number");
+    largest = std::max(largest, std::abs(weights[i]));
+  }
+  return largest;
+}
+
+// The next f16 not below x, so that no weight exceeds the largest integer.
+f16 to_f16_up(float x) {
+  f16 rounded = to_f16(x);
+  if (to_float(rounded) < x) ++rounded.bits;
+  return rounded;
+}
+
+f16 checked_scale(f16 scale, float largest) {
+  if (!std::isfinite(to_float(scale))) {
+    fail(ErrorKind::corrupt, "a weight of magnitude ", largest, " is too large to be quantised");
+  }
+  return scale;
+}
+
+Int8Block encode_int8(const float* weights) {
+  const float largest = largest_magnitude(weights, kInt8Block);
+  Int8Block block{checked_scale(to_f16_up(largest / 127.f), largest), {}};
+  const float scale = to_float(block.scale);
+  if (scale == 0.f) return block;
+  for (int i = 0; i < kInt8Block; ++i) block.q[i] = static_cast<int8_t>(round_to_integer(weights[i] / scale));
+  return block;
+}
+
+Int4Block with_scale(const Int4Weights& weights, f16 scale) {
+  const float inverse = to_float(scale) == 0.f ? 0.f : 1.f / to_float(scale);
+  std::array<uint8_t, kInt4Block> m;
+  for (int i = 0; i < kInt4Block; ++i) {
+    m[i] = static_cast<uint8_t>(round_to_integer(std::clamp(weights[i] * inverse, -8.f, 7.f)) + 8.f);
+  }
+  Int4Block block{scale, {}};
+  for (int i = 0; i < kInt4Block / 2; ++i) block.nibbles[i] = static_cast<uint8_t>(m[i] | m[i + 16] << 4);
+  return block;
+}
+
+double squared_error(const Int4Weights& weights, f16 scale) {
+  const float d = to_float(scale), inverse = d == 0.f ? 0.f : 1.f / d;
+  float sum = 0.f;
+  for (const float w : weights) {
+    const float error = w - d * round_to_integer(std::clamp(w * inverse, -8.f, 7.f));
+    sum += error * error;
+  }
+  return sum;
+}
+
+// The scale d for which each weight is the bf16 rounding of d * m, when there is one: such weights were
+// trained on this lattice, and it need not be the one that puts the largest weight at m = -8. `first_guess`
+// is w / m for the largest weight; every other weight then narrows the interval of possible d.
+bool on_lattice(const Int4Weights& weights, float first_guess, f16& scale) {
+  constexpr float kHalfUlp = 0x1p-8f;  // of bf16, relative to the smallest mantissa; checked exactly below
+  float low = 0.f, high = std::numeric_limits<float>::infinity();
+  const float magnitude = std::abs(first_guess);
+  for (const float w : weights) {
+    const float m = round_to_integer(w / first_guess);
+    if (m < -8.f || m > 7.f) return false;
+    if (m == 0.f) {
+      if (std::abs(w) > magnitude * kHalfUlp) return false;
+      continue;
+    }
+    const float at = std::abs(w / m);
+    low = std::max(low, at * (1.f - kHalfUlp));
+    high = std::min(high, at * (1.f + kHalfUlp));
+  }
+  if (low > high) return false;
+  const uint16_t sign = first_guess < 0.f ? 0x8000u : 0u;
+  for (uint16_t bits = to_f16_up(low).bits; to_float(f16{bits}) <= high; ++bits) {
+    const f16 candidate{static_cast<uint16_t>(bits | sign)};
+    const float d = to_float(candidate);
+    if (std::all_of(weights.begin(), weights.end(), [&](float w) {
+          return to_bf16(d * round_to_integer(w / first_guess)).bits == to_bf16(w + 0.f).bits;
+        })) {
+      scale = candidate;
+      return true;
+    }
+  }
+  return false;
+}
+
+Int4Block encode_int4(const Int4Weights& weights) {
+  const float largest = largest_magnitude(weights.data(), kInt4Block);
+  if (largest == 0.f) return with_scale(weights, f16{0});
+  const float extreme = *std::max_element(weights.begin(), weights.end(),
+                                          [](float a, float b) { return std::abs(a) < std::abs(b); });
+  for (int m = 8; m >= 1; --m) {
+    f16 scale{};
+    if (on_lattice(weights, extreme / static_cast<float>(-m), scale)) return with_scale(weights, scale);
+    if (m < 8 && on_lattice(weights, extreme / static_cast<float>(m), scale))
+      return with_scale(weights, scale);
+  }
+  // The extreme at m = -8 is the usual choice; slightly other grids often fit the rest of the block better.
+  f16 best = checked_scale(to_f16(extreme / -8.f), largest);
+  double least = squared_error(weights, best);
+  for (const float divisor : {-7.5f, -7.f, 7.f, -8.5f, 7.5f}) {
+    const f16 candidate = to_f16(extreme / divisor);
+    const double error = squared_error(weights, candidate);
+    if (error < least) {
+      least = error;
+      best = candidate;
+    }
+  }
+  return with_scale(weights, checked_scale(best, largest));
+}
+
+// Calls visit(block index, columns in this block) for the blocks of a row.
+template <class Visit>
+void for_each_block(int64_t cols, int block, Visit&& visit) {
+  for (int64_t b = 0; b < block_count(cols, block); ++b) {
+    visit(b, static_cast<int>(std::min<int64_t>(block, cols - b * block)));
+  }
+}
+
+}  // namespace
+
+const char* format_name(WeightFormat format) {
+  for (const auto& [value, name] : kNames) {
+    if (value == format) return name;
+  }
+  CHECK(false);
+}
+
+WeightFormat parse_format(std::string_view name) {
+  for (const auto& [value, known] : kNames) {
+    if (name == known) return value;
+  }
+  fail(ErrorKind::invalid_argument, "unknown weight format '", name, "': use f32, f16, bf16, int8 or int4");
+}
+
+void encode_row(WeightFormat format, const float* weights, int64_t cols, std::byte* out) {
+  CHECK(format == WeightFormat::int8 || format == WeightFormat::int4);
+  if (format == WeightFormat::int8) {
+    for_each_block(cols, kInt8Block, [&](int64_t b, int count) {
+      std::array<float, kInt8Block> padded{};
+      std::copy_n(weights + b * kInt8Block, count, padded.begin());
+      const Int8Block block = encode_int8(padded.data());
+      std::memcpy(out + b * sizeof block, &block, sizeof block);
+    });
+  } else {
+    for_each_block(cols, kInt4Block, [&](int64_t b, int count) {
+      Int4Weights padded{};
+      std::copy_n(weights + b * kInt4Block, count, padded.begin());
+      const Int4Block block = encode_int4(padded);
+      std::memcpy(out + b * sizeof block, &block, sizeof block);
+    });
+  }
+}
+
+void decode_int8(const std::byte* row, int64_t cols, float* out) {
+  for_each_block(cols, kInt8Block, [&](int64_t b, int count) {
+    Int8Block block;
+    std::memcpy(&block, row + b * sizeof block, sizeof block);
+    const float scale = to_float(block.scale);
+    for (int i = 0; i < count; ++i) out[b * kInt8Block + i] = scale * block.q[i];
+  });
+}
+
+void decode_int4(const std::byte* row, int64_t cols, float* out) {
+  for_each_block(cols, kInt4Block, [&](int64_t b, int count) {
+    Int4Block block;
+    std::memcpy(&block, row + b * sizeof block, sizeof block);
+    const float scale = to_float(block.scale);
+    for (int i = 0; i < count; ++i) {
+      const int nibble = i < 16 ? block.nibbles[i] & 15 : block.nibbles[i - 16] >> 4;
+      out[b * kInt4Block + i] = scale * static_cast<float>(nibble - 8);
+    }
+  });
+}
+
+}  // namespace carat
