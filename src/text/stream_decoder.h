@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "text/byte_run.h"
 #include "text/tokenizer.h"
 
 namespace carat {
@@ -15,8 +16,8 @@ class StreamDecoder {
   StreamDecoder(std::shared_ptr<const Tokenizer> tokenizer, std::vector<std::string> stop_strings,
                 bool skip_special);
 
-  /// Text that has become certain with this token: whole UTF-8 characters, nothing that may still become part of a
-  /// stop string. Invalid bytes turn into U+FFFD as soon as they can't be completed.
+  /// Text that has become certain with this token: whole UTF-8 characters, nothing that may still become part
+  /// of a stop string. Invalid bytes turn into U+FFFD as soon as they can't be completed.
   std::string push(int32_t token);
   /// What is held back, at the end of the stream.
   std::string finish();
@@ -30,7 +31,7 @@ class StreamDecoder {
   std::vector<std::string> stop_strings_;
   bool skip_special_;
   bool stopped_ = false;
-  std::string bytes_;    // raw bytes whose UTF-8 is not complete yet
+  ByteRun run_;          // byte pieces whose text is not certain yet
   std::string pending_;  // valid text that may begin a stop string
 };
 

@@ -1,5 +1,5 @@
-// Gemma's tokenizer from tokenizer.json: byte-pair merges in rank order with byte fallback, ids equal to those of
-// Hugging Face tokenizers. Immutable after loading; safe to use from any thread.
+// Gemma's tokenizer from tokenizer.json: byte-pair merges in rank order with byte fallback, ids equal to
+// those of Hugging Face tokenizers. Immutable after loading; safe to use from any thread.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -18,7 +18,8 @@ enum class SpecialTokens {
 
 class Tokenizer {
  public:
-  /// Throws Error{not_found}, Error{corrupt} or Error{unsupported} (a pipeline that is not Gemma's), naming the file.
+  /// Throws Error{not_found}, Error{corrupt} or Error{unsupported} (a pipeline that is not Gemma's), naming
+  /// the file.
   static std::shared_ptr<const Tokenizer> load(const std::filesystem::path& tokenizer_json);
   static std::shared_ptr<const Tokenizer> parse(std::string_view json, const std::string& source_name);
   virtual ~Tokenizer() = default;
@@ -29,11 +30,15 @@ class Tokenizer {
 
   /// The text of `ids`: U+2581 becomes a space, byte pieces become bytes, invalid UTF-8 becomes U+FFFD.
   virtual std::string decode(std::span<const int32_t> ids, bool skip_special) const = 0;
-  /// The raw bytes one id stands for in a stream (a byte piece gives its byte); the piece's name for special tokens.
+  /// The raw bytes one id stands for in a stream (a byte piece gives its byte); the piece's name for special
+  /// tokens.
   virtual std::string_view token_bytes(int32_t id) const = 0;
-  /// The vocabulary entry as stored, such as "▁the" or "<0x0A>"; empty for an id that is not in the vocabulary.
+  /// The vocabulary entry as stored, such as "▁the" or "<0x0A>"; empty for an id that is not in the
+  /// vocabulary.
   virtual std::string_view piece(int32_t id) const = 0;
   virtual bool is_special(int32_t id) const = 0;
+  /// Whether the id is a byte piece such as "<0x0A>"; decode() looks at runs of these as a whole.
+  virtual bool is_byte(int32_t id) const = 0;
   /// -1 when the vocabulary has no such piece.
   virtual int32_t find(std::string_view piece) const = 0;
   virtual int32_t vocab_size() const = 0;

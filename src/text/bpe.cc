@@ -1,0 +1,279 @@
+#include "text/bpe.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <functional>
+#include <utility>
+
+#include "base/error.h"
+#include "text/unicode.h"
+
+namespace carat {
+namespace {
+
+constexpr char32_t kSpaceMarkerCode = 0x2581;
+
+/// A space and the marker that the normalizer puts in its place count as one character.
+char32_t normalized(char32_t code) { return code == kSpaceMarkerCode ? U' ' : code; }
+
+std::string byte_piece(int byte) {
+  constexpr char kHex[] = "0123456789ABCDEF";
+  return std::string("<0x") + kHex[byte >> 4] + kHex[byte & 15] + '>';
+}
+
+}  // namespace
+
+void MergeTable::reserve(std::size_t merges) { slots_.assign(std::bit_ceil(2 * merges + 2), Slot{}); }
+
+std::size_t MergeTable::first_slot(int32_t left, int32_t right) const {
+  const uint64_t key = uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
+  return (key * 0x9E3779B97F4A7C15u) >> (64 - std::bit_width(slots_.size() - 1));
+}
+
+void MergeTable::insert(int32_t left, int32_t right, Merge merge) {
+  std::size_t at = first_slot(left, right);
+  while (slots_[at].left >= 0 && (slots_[at].left != left || slots_[at].right != right))
+    at = (at + 1) & (slots_.size() - 1);
+  slots_[at] = {left, right, merge};
+}
+
+MergeTable::Merge MergeTable::find(int32_t left, int32_t right) const {
+  for (std::size_t at = first_slot(left, right);; at = (at + 1) & (slots_.size() - 1)) {
+    const Slot& slot = slots_[at];
+    if (slot.left < 0 || (slot.left == left && slot.right == right)) return slot.merge;
+  }
+}
+
+/// Ids of words seen lately; a word takes the place of any other with the same slot.
+class Bpe::WordCache {
+ public:
+  static constexpr std::size_t kMaxWordBytes = 31, kMaxIds = 7;
+
+  struct Entry {
+    std::array<char, kMaxWordBytes + 1> word{};  // padded with zeros; the last byte is the length
+    std::array<int32_t, kMaxIds> ids{};
+    int32_t id_count = 0;
+  };
+
+  WordCache() : entries_(kEntries) {}
+
+  /// The slot of `word`; `key` receives what Entry::word must equal.
+  Entry& slot(std::string_view word, std::array<char, kMaxWordBytes + 1>& key) {
+    key = {};
+    std::memcpy(key.data(), word.data(), word.size());
+    key.back() = static_cast<char>(word.size());
+    const auto parts = std::bit_cast<std::array<uint64_t, 4>>(key);
+    uint64_t hash = 0;
+    for (const uint64_t part : parts) hash = std::rotl((hash ^ part) * 0x9E3779B97F4A7C15u, 29);
+    return entries_[hash % kEntries];
+  }
+
+ private:
+  static constexpr std::size_t kEntries = 16384;
+  std::vector<Entry> entries_;
+};
+
+Bpe::~Bpe() = default;
+
+Bpe::Bpe(Vocabulary vocabulary, const TokenizerFile& file, const std::string& source)
+    : vocabulary_(std::move(vocabulary)), fuse_unk_(file.fuse_unk), ignore_merges_(file.ignore_merges) {
+  if (file.has_unk_token && (unk_id_ = vocabulary_.find(file.unk_token)) < 0)
+    fail(ErrorKind::corrupt, source, ": model.unk_token ", quoted(file.unk_token), " is not in model.vocab");
+  for (int c = 0; c < 128; ++c)
+    ascii_ids_[static_cast<std::size_t>(c)] = vocabulary_.find(std::string(1, static_cast<char>(c)));
+  ascii_ids_[' '] = vocabulary_.find(kSpaceMarker);
+  read_byte_pieces();
+  read_merges(file, source);
+}
+
+/// Cutting is exact only while every symbol is a character or never merges, and no run of unknown characters
+/// can reach across the cut.
+void Bpe::read_byte_pieces() {
+  for (int byte = 0; byte < 256; ++byte) {
+    byte_ids_[static_cast<std::size_t>(byte)] = vocabulary_.find(byte_piece(byte));
+    cuts_words_ = cuts_words_ && byte_ids_[static_cast<std::size_t>(byte)] >= 0;
+  }
+}
+
+void Bpe::read_merges(const TokenizerFile& file, const std::string& source) {
+  const StringList& parts = file.merge_parts;
+  merges_.reserve(parts.size() / 2);
+  std::string joined;
+  const auto is_byte = [&](int32_t id) { return std::ranges::find(byte_ids_, id) != byte_ids_.end(); };
+  for (std::size_t rank = 0; rank < parts.size() / 2; ++rank) {
+    const std::string_view left = parts[2 * rank], right = parts[2 * rank + 1];
+    joined.assign(left).append(right);
+    const int32_t left_id = vocabulary_.find(left), right_id = vocabulary_.find(right);
+    const int32_t result = vocabulary_.find(joined);
+    if (left_id < 0 || right_id < 0 || result < 0)
+      fail(ErrorKind::corrupt, source, ": model.merges[", rank, "]: ",
+           quoted(left_id < 0    ? left
+                  : right_id < 0 ? right
+                                 : joined),
+           " is not in model.vocab");
+    if (left.empty() || right.empty())
+      fail(ErrorKind::corrupt, source, ": model.merges[", rank, "]: a piece is empty");
+    merges_.insert(left_id, right_id, {static_cast<uint32_t>(rank), result});
+
+    if (left.size() == 6 || right.size() == 6)
+      if (is_byte(left_id) || is_byte(right_id)) cuts_words_ = false;
+    const char32_t before = normalized(character_before(left, left.size())),
+                   after = normalized(character_at(right, 0));
+    if (before < 128 && after < 128) {
+      ascii_joins_[before].set(after);
+    } else {
+      joins_.insert(uint64_t{before} << 32 | after);
+    }
+  }
+}
+
+bool Bpe::may_join(char32_t left, char32_t right) const {
+  if (left < 128 && right < 128) return ascii_joins_[left][right];
+  return joins_.contains(uint64_t{left} << 32 | right);
+}
+
+/// The end of the word that begins at `begin`: the first place where no merge can join the neighbours.
+std::size_t Bpe::word_end(std::string_view text, std::size_t begin) const {
+  std::size_t end = begin + character_bytes(text, begin);
+  char32_t left = normalized(character_at(text, begin));
+  while (end < text.size()) {
+    const char32_t right = normalized(character_at(text, end));
+    if (!may_join(left, right)) break;
+    end += character_bytes(text, end);
+    left = right;
+  }
+  return end;
+}
+
+void Bpe::encode(std::string_view text, std::vector<int32_t>& ids) const {
+  if (text.empty()) return;
+  Workspace workspace;
+  if (ignore_merges_) {
+    if (const int32_t id = vocabulary_.find(replace_spaces(text)); id >= 0) {
+      ids.push_back(id);
+      return;
+    }
+  }
+  if (!cuts_words_) return encode_word(text, workspace, ids);
+
+  std::unique_ptr<WordCache> cache = borrow_cache();
+  std::array<char, WordCache::kMaxWordBytes + 1> key;
+  for (std::size_t begin = 0, end; begin < text.size(); begin = end) {
+    end = word_end(text, begin);
+    const std::string_view word = text.substr(begin, end - begin);
+    if (word.size() > WordCache::kMaxWordBytes) {
+      encode_word(word, workspace, ids);
+      continue;
+    }
+    WordCache::Entry& entry = cache->slot(word, key);
+    if (entry.word == key) {
+      ids.insert(ids.end(), entry.ids.begin(), entry.ids.begin() + entry.id_count);
+      continue;
+    }
+    const std::size_t first = ids.size();
+    encode_word(word, workspace, ids);
+    if (const std::size_t count = ids.size() - first; count <= WordCache::kMaxIds) {
+      entry.word = key;
+      std::copy(ids.end() - static_cast<std::ptrdiff_t>(count), ids.end(), entry.ids.begin());
+      entry.id_count = static_cast<int32_t>(count);
+    }
+  }
+  give_back(std::move(cache));
+}
+
+void Bpe::encode_word(std::string_view word, Workspace& workspace, std::vector<int32_t>& ids) const {
+  read_symbols(word, workspace.symbols);
+  if (workspace.symbols.empty()) return;
+  merge_symbols(workspace);
+  for (int32_t i = 0; i >= 0; i = workspace.symbols[static_cast<std::size_t>(i)].next)
+    ids.push_back(workspace.symbols[static_cast<std::size_t>(i)].id);
+}
+
+/// One symbol per character; one per byte for a character that is no piece; unk where a byte piece is
+/// missing.
+void Bpe::read_symbols(std::string_view word, std::vector<Symbol>& symbols) const {
+  symbols.clear();
+  const auto add = [&](int32_t id) {
+    const auto index = static_cast<int32_t>(symbols.size());
+    symbols.push_back({id, index - 1, index + 1, {MergeTable::kNoRank, -1}});
+  };
+  bool unk_pending = false;
+  for (std::size_t at = 0, length; at < word.size(); at += length) {
+    length = character_bytes(word, at);
+    const std::string_view character = word.substr(at, length);
+    const int32_t id =
+        length == 1 ? ascii_ids_[static_cast<unsigned char>(character[0])] : vocabulary_.find(character);
+    if (id >= 0) {
+      if (std::exchange(unk_pending, false)) add(unk_id_);
+      add(id);
+      continue;
+    }
+    const auto byte_id = [&](char byte) { return byte_ids_[static_cast<unsigned char>(byte)]; };
+    if (std::ranges::all_of(character, [&](char byte) { return byte_id(byte) >= 0; })) {
+      // A pending unk stays pending, and so comes after these bytes: an oddity of Hugging Face tokenizers.
+      for (const char byte : character) add(byte_id(byte));
+    } else if (unk_id_ >= 0) {
+      if (unk_pending && !fuse_unk_) add(unk_id_);
+      unk_pending = true;
+    }
+  }
+  if (unk_pending) add(unk_id_);
+  if (!symbols.empty()) symbols.back().next = -1;
+}
+
+/// Always merges the pair of lowest rank, the leftmost of equals. The queue may hold outdated entries: a
+/// symbol only ever grows, so an entry is still good exactly when its rank is that of the pair which begins
+/// there now.
+void Bpe::merge_symbols(Workspace& workspace) const {
+  std::vector<Symbol>& symbols = workspace.symbols;
+  std::vector<uint64_t>& queue = workspace.queue;
+  const auto symbol = [&](int32_t i) -> Symbol& { return symbols[static_cast<std::size_t>(i)]; };
+  const auto find_merge = [&](int32_t i) {
+    Symbol& left = symbol(i);
+    left.merge = left.next < 0 ? MergeTable::Merge{MergeTable::kNoRank, -1}
+                               : merges_.find(left.id, symbol(left.next).id);
+    return left.merge.rank != MergeTable::kNoRank;
+  };
+  const auto entry = [&](int32_t i) {
+    return uint64_t{symbol(i).merge.rank} << 32 | static_cast<uint32_t>(i);
+  };
+
+  queue.clear();
+  for (int32_t i = 0; i < static_cast<int32_t>(symbols.size()); ++i)
+    if (find_merge(i)) queue.push_back(entry(i));
+  std::ranges::make_heap(queue, std::greater<>{});
+  while (!queue.empty()) {
+    std::ranges::pop_heap(queue, std::greater<>{});
+    const uint64_t top = queue.back();
+    queue.pop_back();
+    const auto at = static_cast<int32_t>(top & 0xFFFFFFFFu);
+    Symbol& left = symbol(at);
+    if (left.merge.rank != top >> 32) continue;
+    Symbol& right = symbol(left.next);
+    left.id = left.merge.result;
+    left.next = right.next;
+    right.merge.rank = MergeTable::kNoRank;
+    if (left.next >= 0) symbol(left.next).previous = at;
+    for (const int32_t i : {left.previous, at}) {
+      if (i < 0 || !find_merge(i)) continue;
+      queue.push_back(entry(i));
+      std::ranges::push_heap(queue, std::greater<>{});
+    }
+  }
+}
+
+std::unique_ptr<Bpe::WordCache> Bpe::borrow_cache() const {
+  const std::lock_guard lock(idle_caches_mutex_);
+  if (idle_caches_.empty()) return std::make_unique<WordCache>();
+  std::unique_ptr<WordCache> cache = std::move(idle_caches_.back());
+  idle_caches_.pop_back();
+  return cache;
+}
+
+void Bpe::give_back(std::unique_ptr<WordCache> cache) const {
+  const std::lock_guard lock(idle_caches_mutex_);
+  idle_caches_.push_back(std::move(cache));
+}
+
+}  // namespace carat
