@@ -44,11 +44,13 @@ ModelPlan load_test_plan(const std::string& name) {
 
 std::vector<GoldenPrompt> load_golden(const std::string& name) {
   std::ifstream file(kSource / "tests/data" / ("ref_" + name + "_f32.json"));
+  const nlohmann::json golden = nlohmann::json::parse(file);
   std::vector<GoldenPrompt> prompts;
-  for (const auto& [prompt, value] : nlohmann::json::parse(file).at("prompts").items()) {
+  for (const auto& [prompt, value] : golden.at("prompts").items()) {
     prompts.push_back({prompt, value.at("ids"), value.at("top_ids"), value.at("top_logits"),
                        value.at("argmax"), value.at("greedy")});
   }
+  CHECK(!prompts.empty());
   return prompts;
 }
 
