@@ -2,8 +2,8 @@
 # Everything but the program's own output goes to stderr, so that `make demo > story.txt` holds the story alone.
 
 PROMPT ?= Once upon a time
-# Handed over through the environment and unexpanded: quotes, dollars and newlines in PROMPT reach the program as typed.
-export CARAT_PROMPT := $(value PROMPT)
+# Handed over through the environment and unexpanded: quotes and dollars in PROMPT reach the program as typed.
+demo: export DEMO_PROMPT := $(value PROMPT)
 
 MAKEFLAGS += --no-print-directory
 launcher := $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
@@ -14,7 +14,7 @@ prefix ?= /usr/local
 .PHONY: demo test build check format tidy install clean help
 
 demo: build  ## build the program and let the bundled model tell a story: make demo PROMPT="The fox said"
-	@build/release/carat run -p "$$CARAT_PROMPT"
+	@build/release/carat run --prompt="$$DEMO_PROMPT"
 
 build:  ## build the program only
 	@tools/install_dependencies.sh program
