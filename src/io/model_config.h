@@ -1,6 +1,6 @@
 // config.json and generation_config.json as plain values. Every default is that of transformers'
-// Gemma4TextConfig or Gemma4UnifiedTextConfig (models/gemma4*/configuration_*.py), so a file that omits a field means
-// here what it means there; nothing after this file knows JSON.
+// Gemma4TextConfig or Gemma4UnifiedTextConfig (models/gemma4*/configuration_*.py), so a file that omits a
+// field means here what it means there; nothing after this file knows JSON.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -26,25 +26,25 @@ struct LayerConfig {
   int head_dim;
   int kv_heads;
   int intermediate_size;
-  bool k_eq_v;       // no v_proj tensor: V is the raw output of k_proj
-  int kv_donor;      // the layer whose K/V this one reads; itself when it owns them
+  bool k_eq_v;   // no v_proj tensor: V is the raw output of k_proj
+  int kv_donor;  // the layer whose K/V this one reads; itself when it owns them
 };
 
 struct ModelConfig {
-  std::string model_type;    // "gemma4", "gemma4_text", "gemma4_unified", ...
+  std::string model_type;  // "gemma4", "gemma4_text", "gemma4_unified", ...
   int hidden_size = 2304;
   int heads = 8;
   int vocab_size = 262144;
   int sliding_window = 512;  // tokens visible backwards, the token itself included
   int max_position_embeddings = 131072;
   float rms_norm_eps = 1e-6f;
-  float final_logit_softcapping = 0.f;  // 0: none
+  float final_logit_softcapping = 0.f;    // 0: none
   int hidden_size_per_layer_input = 256;  // 0: no per-layer embeddings
   int vocab_size_per_layer_input = 262144;
   bool tie_word_embeddings = true;
   RopeConfig sliding_rope{10000.f, 1.f};
   RopeConfig full_rope{1000000.f, 0.25f};
-  int experts = 0;           // 0: no mixture of experts
+  int experts = 0;  // 0: no mixture of experts
   int experts_per_token = 0;
   int moe_intermediate_size = 0;
   int bos_token_id = 2;  // -1: none
@@ -63,10 +63,11 @@ struct GenerationConfig {
   std::vector<int> suppress_tokens;
 };
 
-/// Throws Error{not_found}, Error{corrupt} (not JSON, wrong type), Error{unsupported} (another architecture, a rope
-/// type or activation we don't know, quantised weights) or Error{invalid_argument} (impossible numbers), naming file
-/// and field. What it returns is consistent: layers of one attention kind agree in head_dim and kv_heads, every
-/// kv_donor owns its K/V, heads are a multiple of kv_heads, head_dim is even, no size overflows int64 arithmetic.
+/// Throws Error{not_found}, Error{corrupt} (not JSON, wrong type), Error{unsupported} (another architecture,
+/// a rope type or activation we don't know, quantised weights) or Error{invalid_argument} (impossible
+/// numbers), naming file and field. What it returns is consistent: layers of one attention kind agree in
+/// head_dim and kv_heads, every kv_donor owns its K/V, heads are a multiple of kv_heads, head_dim is even, no
+/// size overflows int64 arithmetic.
 ModelConfig load_model_config(const std::filesystem::path& directory);
 ModelConfig parse_model_config(std::string_view json, const std::string& source_name);
 

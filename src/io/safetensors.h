@@ -18,24 +18,7 @@ namespace carat {
 /// `other`: a dtype this program has no use for, such as "F4". A tensor of that kind is listed like any
 /// other, so that one in a vision tower doesn't stop the text model; whoever needs it must refuse it, with
 /// `dtype_name`.
-enum class DType {
-  f64,
-  f32,
-  f16,
-  bf16,
-  i64,
-  i32,
-  i16,
-  i8,
-  u64,
-  u32,
-  u16,
-  u8,
-  boolean,
-  f8_e4m3,
-  f8_e5m2,
-  other
-};
+enum class DType { f64, f32, f16, bf16, i64, i32, i16, i8, u8, boolean, f8_e4m3, f8_e5m2, other };
 
 /// Bytes of one element; 0 for `other`.
 std::size_t size_bytes(DType dtype);
@@ -46,8 +29,9 @@ struct Tensor {
   std::string name;
   DType dtype;
   std::vector<int64_t> shape;
-  std::span<const std::byte>
-      bytes;               // row-major, little-endian; valid while the Checkpoint lives; any alignment
+  /// Row-major, little-endian, of any alignment: copy into floats rather than cast. Valid while the
+  /// Checkpoint lives.
+  std::span<const std::byte> bytes;
   int file;                // index into Checkpoint::files()
   std::string dtype_name;  // as the file spells it
 };

@@ -28,10 +28,9 @@ constexpr std::array kDTypes{
     DTypeRow{DType::f16, "F16", 2},         DTypeRow{DType::bf16, "BF16", 2},
     DTypeRow{DType::i64, "I64", 8},         DTypeRow{DType::i32, "I32", 4},
     DTypeRow{DType::i16, "I16", 2},         DTypeRow{DType::i8, "I8", 1},
-    DTypeRow{DType::u64, "U64", 8},         DTypeRow{DType::u32, "U32", 4},
-    DTypeRow{DType::u16, "U16", 2},         DTypeRow{DType::u8, "U8", 1},
-    DTypeRow{DType::boolean, "BOOL", 1},    DTypeRow{DType::f8_e4m3, "F8_E4M3", 1},
-    DTypeRow{DType::f8_e5m2, "F8_E5M2", 1}, DTypeRow{DType::other, "other", 0},
+    DTypeRow{DType::u8, "U8", 1},           DTypeRow{DType::boolean, "BOOL", 1},
+    DTypeRow{DType::f8_e4m3, "F8_E4M3", 1}, DTypeRow{DType::f8_e5m2, "F8_E5M2", 1},
+    DTypeRow{DType::other, "other", 0},
 };
 
 const DTypeRow& row(DType dtype) {
