@@ -1,0 +1,54 @@
+#include "cli/backend.h"
+
+#include <charconv>
+
+#include "base/cpu_count.h"
+#include "base/error.h"
+#include "cuda/cuda_runner.h"
+#include "ref/ref_runner.h"
+
+namespace carat {
+namespace {
+
+/// N of "cuda:N", 0 for "cuda", -1 when `device` is neither.
+int cuda_index(const std::string& device) {
+  if (device == "cuda") return 0;
+  if (device.rfind("cuda:", 0) != 0) return -1;
+  int index = -1;
+  const char *first = device.data() + 5, *last = device.data() + device.size();
+  const auto [end, error] = std::from_chars(first, last, index);
+  return error == std::errc{} && end == last ? index : -1;
+}
+
+void refuse_cpu_options(const DeviceOptions& options) {
+  const char* flag = options.threads != 0      ? "--threads"
+                     : !options.isa.empty()    ? "--isa"
+                     : !options.format.empty() ? "--format"
+                     : options.mmap            ? "--mmap"
+                                               : nullptr;
+  if (flag)
+    fail(ErrorKind::invalid_argument, flag, " has no effect on --device ", options.device, "; drop it");
+}
+
+}  // namespace
+
+bool is_device_name(const std::string& device) {
+  return device == "ref" || device == "cpu" || cuda_index(device) >= 0;
+}
+
+std::unique_ptr<Runner> make_runner(ModelPlan plan, const RunnerOptions& limits, const DeviceOptions& options,
+                                    bool) {
+  refuse_cpu_options(options);
+  if (options.device == "ref") return make_ref_runner(std::move(plan), limits);
+  const int index = cuda_index(options.device);
+  if (index >= 0) return make_cuda_runner(std::move(plan), limits, CudaOptions{index});
+  fail(ErrorKind::invalid_argument, "no device \"", options.device, "\"; known: ref, cpu, cuda:N");
+}
+
+int reading_threads(const DeviceOptions& options) {
+  if (options.device == "ref") return 1;
+  if (options.device != "cpu") return 0;
+  return options.threads > 0 ? options.threads : usable_cpu_count();
+}
+
+}  // namespace carat

@@ -1,0 +1,69 @@
+// The commands of the program, one .cc file each, and what they can be told. Text goes to standard output,
+// everything else to standard error; a command returns its exit code and throws Error for what went wrong.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/backend.h"
+
+namespace carat {
+
+/// `carat run`: streams the reply to a prompt.
+struct RunOptions {
+  std::string model;  // empty: the bundled demo
+  DeviceOptions device;
+  int context = 0;  // tokens of prompt and reply together; 0: what this prompt and max_tokens need
+  std::optional<std::string> prompt, prompt_file;  // neither: standard input
+  bool prompt_from_stdin = false;                  // asked for, so also when it is a terminal
+  int max_tokens = 512;
+  std::optional<float> temperature, top_p, min_p, repetition_penalty;  // unset: the checkpoint's defaults
+  std::optional<int> top_k;
+  std::optional<uint64_t> seed;
+  std::vector<std::string> stop;
+  bool raw = false, ignore_eos = false, quiet = false;
+};
+int run_command(const RunOptions& options);
+
+/// `carat tokenize`: text -> token ids.
+struct TokenizeOptions {
+  std::string model;  // a directory, org/name, or a tokenizer.json
+  std::optional<std::string> text;
+  bool pieces = false, no_special = false, bos = false, jsonl = false;
+};
+int tokenize_command(const TokenizeOptions& options);
+
+/// `carat inspect`: what a checkpoint is and what it costs to run.
+struct InspectOptions {
+  std::string model;
+  bool json = false;
+};
+int inspect_command(const InspectOptions& options);
+
+/// `carat check`: compares a backend with logits and greedy tokens that transformers computed.
+struct CheckOptions {
+  std::string model, reference;
+  DeviceOptions device;
+  std::vector<std::string> prompts;  // empty: all of the reference
+  std::optional<int> greedy;         // at most this many greedy tokens; unset: all of the reference
+  double tolerance = 2e-3;
+  bool json = false, quiet = false;
+};
+int check_command(const CheckOptions& options);
+
+/// `carat bench`: how fast a model loads, reads a prompt and generates here, beside this machine's read
+/// bandwidth.
+struct BenchOptions {
+  std::string model;
+  DeviceOptions device;
+  int prompt = 512;            // tokens of the prompt whose prefill is timed
+  std::optional<int> context;  // tokens cached when decoding is timed; unset: the prompt
+  int tokens = 64;             // generated per sequence
+  int batch = 1;               // sequences at once
+  uint64_t seed = 0;
+  bool json = false, quiet = false;
+};
+int bench_command(const BenchOptions& options);
+
+}  // namespace carat

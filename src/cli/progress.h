@@ -1,0 +1,25 @@
+// A progress bar on stderr, for work that takes long enough to wonder about.
+#pragma once
+#include <chrono>
+#include <string>
+
+namespace carat {
+
+/// Draws nothing when stderr is not a terminal or when told to be quiet; erases itself at the end.
+class Progress {
+ public:
+  Progress(std::string label, bool quiet);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  /// `fraction` of the work is done, in [0, 1].
+  void update(double fraction);
+
+ private:
+  std::string label_;
+  bool enabled_, drawn_ = false;
+  std::chrono::steady_clock::time_point last_drawn_{};
+};
+
+}  // namespace carat

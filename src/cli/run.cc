@@ -1,0 +1,130 @@
+// `carat run`: one prompt, its reply streamed as it is drawn, and a footer with what it took.
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <random>
+#include <utility>
+
+#include "base/error.h"
+#include "cli/commands.h"
+#include "cli/loaded_model.h"
+#include "cli/prompt.h"
+#include "cli/streams.h"
+#include "engine/engine.h"
+
+namespace carat {
+namespace {
+
+constexpr int kInterrupted = 130;  // the shell's code for a program ended by Ctrl-C
+
+volatile std::sig_atomic_t interrupted = 0;
+
+/// The first Ctrl-C ends the reply at the next token, the second one the program.
+void end_reply_on_interrupt() {
+  struct sigaction action{};
+  action.sa_handler = [](int) { interrupted = 1; };
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  ::sigaction(SIGINT, &action, nullptr);
+}
+
+std::string read_prompt(const RunOptions& options) {
+  if (options.prompt) return *options.prompt;
+  if (!options.prompt_file && !options.prompt_from_stdin && ::isatty(STDIN_FILENO))
+    fail(ErrorKind::invalid_argument, "no prompt: give it with -p TEXT, -f FILE or through a pipe");
+  std::string text = options.prompt_file ? read_file(*options.prompt_file) : read_stdin();
+  if (!text.empty() && text.back() == '\n')
+    text.pop_back();  // the end of the file's last line, not of the text
+  return text;
+}
+
+/// The checkpoint's defaults, each replaced by the flag that was given.
+SamplingParams sampling_params(const RunOptions& options, const GenerationConfig& defaults) {
+  SamplingParams params;
+  params.temperature =
+      options.temperature.value_or(defaults.do_sample ? defaults.temperature.value_or(1.f) : 0.f);
+  params.top_k = options.top_k.value_or(defaults.top_k.value_or(params.top_k));
+  params.top_p = options.top_p.value_or(defaults.top_p.value_or(params.top_p));
+  params.min_p = options.min_p.value_or(defaults.min_p.value_or(params.min_p));
+  params.repetition_penalty =
+      options.repetition_penalty.value_or(defaults.repetition_penalty.value_or(params.repetition_penalty));
+  params.seed = options.seed ? *options.seed : std::random_device{}();
+  params.validate();
+  return params;
+}
+
+RunnerOptions kv_limits(const RunOptions& options, const ModelPlan& plan, int prompt_tokens) {
+  constexpr int kStepTokens = 512;
+  const int wanted = options.context > 0 ? options.context : prompt_tokens + options.max_tokens;
+  const int context = std::min(wanted, plan.max_positions);
+  return size_kv(plan.kv_groups, context, 1, std::min(kStepTokens, std::max(prompt_tokens, 1)));
+}
+
+/// A terminal shows what is continued before the continuation; a pipe gets the continuation alone.
+void show_continued_text(const RunOptions& options, const std::string& text) {
+  if (options.quiet || !::isatty(STDERR_FILENO) || !::isatty(STDOUT_FILENO)) return;
+  std::fprintf(stderr, "\x1b[2m%s\x1b[0m", text.c_str());
+  std::fflush(stderr);
+}
+
+void print_footer(const Request& request, const Reply& reply) {
+  const auto generated = static_cast<double>(reply.tokens.size());
+  const double decode_s = reply.total_s - reply.first_token_s;
+  std::fprintf(stderr, "%zu prompt tokens, %zu generated", request.prompt.size(), reply.tokens.size());
+  if (generated > 1 && decode_s > 0) std::fprintf(stderr, ", %.1f tok/s", (generated - 1) / decode_s);
+  if (generated > 0) std::fprintf(stderr, ", first token after %.2f s", reply.first_token_s);
+  if (request.sampling.temperature > 0)
+    std::fprintf(stderr, ", seed %llu", static_cast<unsigned long long>(request.sampling.seed));
+  else
+    std::fputs(", greedy", stderr);
+  if (reply.finish == FinishReason::length) std::fputs(" (ended by the length limit)", stderr);
+  std::fputc('\n', stderr);
+}
+
+/// Streams the reply and ends it with a newline. False when the reader of standard output is gone.
+bool stream_reply(Engine& engine, const Request& request, Reply& reply) {
+  bool reading = true;
+  char last = '\n';
+  reply = engine.generate(request, [&](const TokenEvent& event) {
+    if (!event.text.empty()) {
+      reading = write_stdout(event.text);
+      last = event.text.back();
+    }
+    return reading && !interrupted;
+  });
+  if (reading && last != '\n') reading = write_stdout("\n");
+  return reading;
+}
+
+}  // namespace
+
+int run_command(const RunOptions& options) {
+  const std::string text = read_prompt(options);
+  LoadedModel model = load_model(options.model.empty() ? find_demo_model().string() : options.model);
+  const auto tokenizer = load_tokenizer(model.directory.string());
+  const PromptFormat format =
+      options.raw ? PromptFormat::continuation : prompt_format(model.directory, *tokenizer);
+
+  Request request;
+  request.prompt = encode_prompt(*tokenizer, text, format, bos_token(model));
+  request.sampling = sampling_params(options, model.generation);
+  request.max_tokens = options.max_tokens;
+  request.stop = options.stop;
+  request.ignore_eos = options.ignore_eos;
+
+  const RunnerOptions limits = kv_limits(options, model.plan, static_cast<int>(request.prompt.size()));
+  const EngineOptions settings = engine_options(model);
+  Engine engine(make_runner(std::move(model.plan), limits, options.device, options.quiet), tokenizer,
+                settings);
+
+  if (format == PromptFormat::continuation) show_continued_text(options, text);
+  end_reply_on_interrupt();
+  Reply reply;
+  if (!stream_reply(engine, request, reply)) return 0;
+  if (!options.quiet) print_footer(request, reply);
+  if (reply.finish == FinishReason::error) fail(ErrorKind::corrupt, reply.error);
+  return interrupted ? kInterrupted : 0;
+}
+
+}  // namespace carat

@@ -1,0 +1,57 @@
+#include "cli/streams.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace carat {
+namespace {
+
+std::string read_all(int fd, const std::string& name) {
+  std::string text;
+  char buffer[1 << 16];
+  for (;;) {
+    const ssize_t count = ::read(fd, buffer, sizeof buffer);
+    if (count == 0) return text;
+    if (count > 0) {
+      text.append(buffer, static_cast<std::size_t>(count));
+    } else if (errno != EINTR) {
+      fail(ErrorKind::unavailable, name, ": ", std::strerror(errno));
+    }
+  }
+}
+
+}  // namespace
+
+bool write_stdout(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t count = ::write(STDOUT_FILENO, text.data(), text.size());
+    if (count >= 0) {
+      text.remove_prefix(static_cast<std::size_t>(count));
+    } else if (errno == EPIPE) {
+      return false;
+    } else if (errno != EINTR) {
+      fail(ErrorKind::unavailable, "standard output: ", std::strerror(errno));
+    }
+  }
+  return true;
+}
+
+std::string read_stdin() { return read_all(STDIN_FILENO, "standard input"); }
+
+std::string read_file(const std::filesystem::path& path) {
+  struct File {
+    int fd;
+    ~File() {
+      if (fd >= 0) ::close(fd);
+    }
+  } file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (file.fd < 0) fail(ErrorKind::not_found, path.string(), ": ", std::strerror(errno));
+  return read_all(file.fd, path.string());
+}
+
+}  // namespace carat
