@@ -271,6 +271,17 @@ void read_token_ids(const ConfigFile& file, ModelConfig& config) {
     config.eos_token_ids = eos.integers("eos_token_id", {0, config.vocab_size - 1});
 }
 
+/// transformers' default ids; a text-only config has no placeholders.
+void read_soft_token_ids(const ConfigFile& file, ModelConfig& config) {
+  if (!file.root.has("text_config")) return;
+  constexpr std::pair<const char*, int> kFields[] = {
+      {"image_token_id", 258880}, {"audio_token_id", 258881}, {"video_token_id", 258884}};
+  for (const auto& [field, fallback] : kFields) {
+    const int id = file.root.integer(field, fallback, {kNoToken, kVocab.largest});
+    if (id >= 0 && id < config.vocab_size) config.soft_token_ids.push_back(id);
+  }
+}
+
 }  // namespace
 
 ModelConfig parse_model_config(std::string_view json, const std::string& source_name) {
@@ -307,6 +318,7 @@ ModelConfig parse_model_config(std::string_view json, const std::string& source_
   }
   read_experts(text, config);
   read_token_ids(file, config);
+  read_soft_token_ids(file, config);
   return config;
 }
 
