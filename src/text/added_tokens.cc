@@ -76,10 +76,11 @@ void AddedTokenMatcher::split(std::string_view text, bool skip_special, std::vec
     if (token.single_word && !is_single_word(text, match.begin, match.end)) continue;
     std::size_t begin = match.begin, end = match.end;
     if (token.lstrip) begin = std::max(done, white_space_begin(text, done, begin));
-    if (token.rstrip)
-      end = space_end = std::max(end, end < space_end ? space_end : white_space_end(text, end));
+    if (token.rstrip) end = space_end = end < space_end ? space_end : white_space_end(text, end);
     if (done < begin) spans.push_back({-1, done, begin});
-    spans.push_back({token.id, begin, end});
+    // A token inside white space that the one before has swallowed counts again, unless lstrip leaves nothing
+    // of it.
+    if (begin < end) spans.push_back({token.id, begin, end});
     done = end;
   }
   if (done != text.size()) spans.push_back({-1, done, text.size()});

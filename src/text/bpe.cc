@@ -201,9 +201,9 @@ void Bpe::read_symbols(std::string_view word, std::vector<Symbol>& symbols) cons
   bool unk_pending = false;
   for (std::size_t at = 0, length; at < word.size(); at += length) {
     length = character_bytes(word, at);
-    const std::string_view character = word.substr(at, length);
+    const std::string_view character = word[at] == ' ' ? kSpaceMarker : word.substr(at, length);
     const int32_t id =
-        length == 1 ? ascii_ids_[static_cast<unsigned char>(character[0])] : vocabulary_.find(character);
+        length == 1 ? ascii_ids_[static_cast<unsigned char>(word[at])] : vocabulary_.find(character);
     if (id >= 0) {
       if (std::exchange(unk_pending, false)) add(unk_id_);
       add(id);

@@ -119,7 +119,10 @@ class BpeTokenizer final : public Tokenizer {
         fail(ErrorKind::corrupt, source, ": added_tokens: ", quoted(token.content), " has id ", token.id,
              ", but by model.vocab and the added tokens before it must have ", id);
       kinds_.resize(static_cast<std::size_t>(vocabulary_.size()));
-      kinds_[static_cast<std::size_t>(id)] |= token.special ? kSpecial : 0;
+      // Hugging Face tokenizers decode such a token under its normalized name and then don't know it as
+      // special.
+      const bool has_other_name = token.normalized && token.content.find(' ') != std::string::npos;
+      if (token.special && !has_other_name) kinds_[static_cast<std::size_t>(id)] |= kSpecial;
       if (token.normalized) token.content = replace_spaces(token.content);
       (token.normalized ? normalized : raw).push_back(std::move(token));
     }
