@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstddef>
+#include <iterator>
 #include <limits>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/random.h"
@@ -54,27 +57,24 @@ void penalise(std::span<float> logits, std::span<const int32_t> history, float p
   }
 }
 
-/// The largest value, or NaN when there is one. Independent lanes let the compiler use vector instructions,
-/// which it may not do for a plain maximum of floats.
+/// The largest value, or NaN when there is one. On the bits as integers, whose maximum the compiler can
+/// vectorise, which it may not do for floats; a NaN has the largest magnitude of all.
 float largest(std::span<const float> values) {
-  constexpr std::size_t kLanes = 16;
-  std::array<float, kLanes> best;
-  best.fill(-kInfinity);
-  std::array<uint32_t, kLanes> nan{};
-  const std::size_t whole = values.size() / kLanes * kLanes;
-  for (std::size_t i = 0; i < whole; i += kLanes) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      const float value = values[i + lane];
-      best[lane] = value > best[lane] ? value : best[lane];
-      nan[lane] |= value != value ? 1u : 0u;
-    }
+  int32_t best = std::numeric_limits<int32_t>::min(), magnitude = 0;
+  const auto visit = [&](float value) {
+    const int32_t bits = std::bit_cast<int32_t>(value), without_sign = bits & 0x7fffffff;
+    const int32_t ordered =
+        bits ^ (bits >> 31 & 0x7fffffff);  // negative floats: the larger the bits, the smaller
+    best = std::max(best, ordered);
+    magnitude = std::max(magnitude, without_sign);
+  };
+  constexpr std::size_t kBlock = 256;
+  for (; values.size() >= kBlock; values = values.subspan(kBlock)) {
+    for (std::size_t i = 0; i < kBlock; ++i) visit(values[i]);
   }
-  for (std::size_t i = whole; i < values.size(); ++i) {
-    best[0] = std::max(best[0], values[i]);
-    nan[0] |= values[i] != values[i] ? 1u : 0u;
-  }
-  if (std::ranges::any_of(nan, [](uint32_t lane) { return lane != 0; })) return std::nanf("");
-  return *std::ranges::max_element(best);
+  for (const float value : values) visit(value);
+  if (magnitude > std::bit_cast<int32_t>(kInfinity)) return std::numeric_limits<float>::quiet_NaN();
+  return std::bit_cast<float>(best ^ (best >> 31 & 0x7fffffff));
 }
 
 /// The `k` best tokens with finite logits. The buffer is cut back to k whenever it holds 2k, which bounds the
@@ -127,16 +127,24 @@ Candidate last_needed(std::span<Candidate> candidates, double mass) {
   return candidates.front();
 }
 
+/// Buckets of similar weight narrow the search down: the bits of floats >= 0 are ordered as the floats are,
+/// and the upper 13 of them tell apart weights that differ by a sixteenth.
+std::size_t bucket_of(float weight) { return std::bit_cast<uint32_t>(weight) >> 19; }
+constexpr std::size_t kBuckets = (std::bit_cast<uint32_t>(1.f) >> 19) + 1;
+
 void keep_top_p(Scratch& scratch, float top_p) {
   std::vector<Candidate>& candidates = scratch.candidates;
-  const double total = total_weight(candidates);
-  // All tokens below this weight together have less than the mass to be dropped: a cheap first cut.
-  const double negligible = (1. - top_p) * total / static_cast<double>(candidates.size());
+  std::array<double, kBuckets> bucket_mass{};
+  for (const Candidate& c : candidates) bucket_mass[bucket_of(c.value)] += c.value;
+  double mass = top_p * std::accumulate(bucket_mass.begin(), bucket_mass.end(), 0.);
+  std::size_t bucket = kBuckets - 1;  // the most likely token's, with weight 1
+  for (; bucket > 0 && bucket_mass[bucket] < mass; --bucket) mass -= bucket_mass[bucket];
+
   scratch.ranked.clear();
-  for (const Candidate& c : candidates) {
-    if (c.value >= negligible) scratch.ranked.push_back(c);
-  }
-  const Candidate last = last_needed(scratch.ranked, top_p * total);
+  std::ranges::copy_if(candidates, std::back_inserter(scratch.ranked),
+                       [&](const Candidate& c) { return bucket_of(c.value) == bucket; });
+  if (scratch.ranked.empty()) return;  // all are needed: rounding alone leaves some mass after the last one
+  const Candidate last = last_needed(scratch.ranked, mass);
   std::erase_if(candidates, [&](const Candidate& c) { return ranks_before(last, c); });
 }
 
