@@ -1,0 +1,136 @@
+// The demo model has turn tokens but no chat template, so it continues text.
+#include <nlohmann/json.hpp>
+
+#include "cli/program.h"
+#include "text/tokenizer.h"
+
+namespace carat {
+namespace {
+
+const std::vector<std::string> kGreedy{"run", "-p", "Once upon a time", "--temp", "0", "-n", "20"};
+
+std::vector<std::string> with(std::vector<std::string> args, std::initializer_list<std::string> more) {
+  args.insert(args.end(), more);
+  return args;
+}
+
+TEST(Run, ContinuesTextWithTheTokensOfTheReference) {
+  const auto golden = nlohmann::json::parse(read_text(kTestData + "ref_demo_f32.json"))["prompts"]["once"];
+  auto ids = golden["greedy"].get<std::vector<int32_t>>();
+  ids.resize(20);
+  const auto tokenizer = Tokenizer::load(kDemoModel + "/tokenizer.json");
+  const auto prompt = golden["ids"].get<std::vector<int32_t>>();
+
+  const Finished finished = run_program(
+      {"run", kDemoModel, "-p", tokenizer->decode(prompt, true), "--temp", "0", "-n", "20", "--ignore-eos"});
+  EXPECT_EQ(finished.code, 0);
+  EXPECT_EQ(finished.out, tokenizer->decode(ids, true) + "\n");
+  EXPECT_EQ(finished.err.rfind(std::to_string(prompt.size()) + " prompt tokens, 20 generated", 0), 0u)
+      << finished.err;
+  EXPECT_NE(finished.err.find("greedy"), std::string::npos) << finished.err;
+}
+
+TEST(Run, TakesThePromptFromAFlagAFileOrStandardInput) {
+  const TempDirectory files;
+  const std::string file = files.write("prompt.txt", "Once upon a time\n"), text = "Once upon a time\n";
+  const std::string expected = run_program(kGreedy).out;
+  EXPECT_GT(expected.size(), 20u);
+  EXPECT_EQ(run_program({"run", "-f", file, "--temp", "0", "-n", "20"}).out, expected);
+  EXPECT_EQ(run_program({"run", "--temp", "0", "-n", "20"}, text).out, expected);
+  EXPECT_EQ(run_program({"run", "-", "--temp", "0", "-n", "20"}, text).out, expected);
+  EXPECT_EQ(run_program({"run", "-f", "-", "--temp", "0", "-n", "20"}, text).out, expected);
+  EXPECT_EQ(run_program({"run", kDemoModel, "-", "--temp", "0", "-n", "20"}, text).out, expected);
+  expect_one_line_error(run_program({"run", "-f", "no-such-file"}), 1, "no-such-file");
+}
+
+TEST(Run, EmptyPromptStartsFromBos) {
+  const Finished finished = run_program({"run", "-p", "", "-n", "5", "--temp", "0"});
+  EXPECT_EQ(finished.code, 0);
+  EXPECT_EQ(finished.err.rfind("1 prompt tokens", 0), 0u) << finished.err;
+}
+
+TEST(Run, SeedDecidesTheText) {
+  const std::vector<std::string> args{"run", "-p", "The king", "-n", "30", "--seed"};
+  const Finished first = run_program(with(args, {"1"})), again = run_program(with(args, {"1"}));
+  EXPECT_EQ(first.out, again.out);
+  EXPECT_NE(first.out, run_program(with(args, {"2"})).out);
+  EXPECT_NE(first.err.find("seed 1"), std::string::npos) << first.err;
+}
+
+TEST(Run, RandomSeedIsPrintedAndReproduces) {
+  const std::vector<std::string> args{"run", "-p", "The king", "-n", "30"};
+  const Finished first = run_program(args);
+  const std::size_t at = first.err.find("seed ");
+  ASSERT_NE(at, std::string::npos) << first.err;
+  const std::string seed = std::to_string(std::stoull(first.err.substr(at + 5)));
+  EXPECT_EQ(run_program(with(args, {"--seed", seed})).out, first.out);
+}
+
+TEST(Run, QuietPrintsTheTextAlone) {
+  const Finished finished = run_program(with(kGreedy, {"--quiet"}));
+  EXPECT_EQ(finished.err, "");
+  EXPECT_EQ(finished.out, run_program(kGreedy).out);
+}
+
+TEST(Run, EndsBeforeAStopText) {
+  const std::string whole = run_program(kGreedy).out;
+  const std::string stop = whole.substr(10, 5);
+  const Finished finished = run_program(with(kGreedy, {"--stop", "never said", "--stop", stop}));
+  EXPECT_EQ(finished.out, whole.substr(0, whole.find(stop)) + "\n");
+}
+
+TEST(Run, StopsOnTheEosTokensOfGenerationConfig) {
+  const TempDirectory copy;
+  copy_checkpoint(kDemoModel, copy);
+  const auto golden = nlohmann::json::parse(read_text(kTestData + "ref_demo_f32.json"))["prompts"]["once"];
+  const int third = golden["greedy"][2];
+  copy.write("generation_config.json", "{\"eos_token_id\": [" + std::to_string(third) + "]}");
+  const auto tokenizer = Tokenizer::load(kDemoModel + "/tokenizer.json");
+  const std::string text = tokenizer->decode(golden["ids"].get<std::vector<int32_t>>(), true);
+  // do_sample is absent: greedy.
+  const std::vector<std::string> args{"run", copy.path(), "-p", text, "-n", "10"};
+  EXPECT_NE(run_program(args).err.find(", 3 generated"), std::string::npos);
+  EXPECT_NE(run_program(with(args, {"--ignore-eos"})).err.find(", 10 generated"), std::string::npos);
+}
+
+TEST(Run, ContextLimitEndsTheReplyAndRefusesALongerPrompt) {
+  const Finished ended = run_program(with(kGreedy, {"--context", "8"}));
+  EXPECT_EQ(ended.code, 0);
+  EXPECT_NE(ended.err.find("length limit"), std::string::npos) << ended.err;
+  std::string words;
+  for (int i = 0; i < 200; ++i) words += "word ";
+  expect_one_line_error(run_program({"run", "-p", words, "--context", "8"}), 1, "8");
+}
+
+TEST(Run, ChatTemplateWrapsThePromptInATurn) {
+  const TempDirectory copy;
+  copy_checkpoint(kDemoModel, copy);
+  copy.write("chat_template.jinja", "{{ bos_token }}");
+  const std::vector<std::string> args{"run", copy.path(), "-p", "Hello", "-n", "2", "--temp", "0"};
+  const Finished chat = run_program(args), raw = run_program(with(args, {"--raw"}));
+  EXPECT_EQ(chat.code, 0);
+  EXPECT_GT(std::stoi(chat.err), std::stoi(raw.err)) << chat.err << raw.err;
+}
+
+TEST(Run, DemoModelCanBeElsewhere) {
+  expect_one_line_error(run_program(kGreedy, "", {"CARAT_DEMO_MODEL=/nonexistent"}), 1, "/nonexistent");
+}
+
+TEST(Run, InterruptEndsTheReplyWithItsFooter) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  Program program({"run", "-p", "Once upon a time", "--ignore-eos", "-n", "1900"}, ends[1]);
+  char first = 0;
+  ASSERT_EQ(::read(ends[0], &first, 1), 1);
+  program.interrupt();
+  char buffer[4096];
+  while (::read(ends[0], buffer, sizeof buffer) > 0) {
+  }
+  ::close(ends[0]);
+  const Finished finished = program.wait();
+  EXPECT_EQ(finished.code, 130);
+  EXPECT_NE(finished.err.find("generated"), std::string::npos) << finished.err;
+}
+
+}  // namespace
+}  // namespace carat
