@@ -277,7 +277,7 @@ void read_soft_token_ids(const ConfigFile& file, ModelConfig& config) {
   constexpr std::pair<const char*, int> kFields[] = {
       {"image_token_id", 258880}, {"audio_token_id", 258881}, {"video_token_id", 258884}};
   for (const auto& [field, fallback] : kFields) {
-    const int id = file.root.integer(field, fallback, {kNoToken, kVocab.largest});
+    const int id = file.root.integer(field, fallback, {kNoToken, kVocab.most});
     if (id >= 0 && id < config.vocab_size) config.soft_token_ids.push_back(id);
   }
 }

@@ -80,6 +80,10 @@ struct KvGroup {
 };
 
 struct ModelPlan {
+  /// The row of `embed` and `ple_table` that a token reads: its own, but the padding token's for the
+  /// placeholders of images and sound, and row 0 beyond the table.
+  int32_t embedding_row(int32_t token, const Linear& table) const;
+
   int d_model, vocab, max_positions;
   float norm_eps;
   float embed_scale;            // sqrt(d_model), float32
@@ -94,6 +98,8 @@ struct ModelPlan {
   std::vector<LayerPlan> layers;
   std::array<KvGroup, kKvGroups> kv_groups;
   int last_kv_layer;                    // later layers write no K/V
+  std::vector<int32_t> soft_tokens;     // placeholders, see embedding_row()
+  int32_t pad_token = 0;
   std::shared_ptr<const void> storage;  // owns the Vecs and keeps the checkpoint's maps alive
 };
 

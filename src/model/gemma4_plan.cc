@@ -228,6 +228,11 @@ Linear make_head(const ModelConfig& config, TensorReader& tensors, const Linear&
 
 }  // namespace
 
+int32_t ModelPlan::embedding_row(int32_t token, const Linear& table) const {
+  if (std::find(soft_tokens.begin(), soft_tokens.end(), token) != soft_tokens.end()) token = pad_token;
+  return token < table.rows ? token : 0;
+}
+
 ModelPlan make_plan(const ModelConfig& config, std::shared_ptr<const Checkpoint> checkpoint) {
   auto storage = std::make_shared<PlanStorage>();
   storage->checkpoint = checkpoint;
@@ -240,6 +245,8 @@ ModelPlan make_plan(const ModelConfig& config, std::shared_ptr<const Checkpoint>
   // Not rounded to bf16: the reference is transformers in float32, where the factor is float32 too.
   plan.embed_scale = std::sqrt(static_cast<float>(config.hidden_size));
   plan.logit_cap = config.final_logit_softcapping;
+  plan.soft_tokens.assign(config.soft_token_ids.begin(), config.soft_token_ids.end());
+  plan.pad_token = std::max(0, config.pad_token_id);
   plan.embed = tensors.matrix("embed_tokens.weight", config.vocab_size, config.hidden_size);
   plan.head = make_head(config, tensors, plan.embed, *checkpoint);
   add_per_layer_inputs(config, tensors, plan);

@@ -16,7 +16,7 @@ void RefBlocks::embed(const ModelPlan& m, const Rows& rows) {
   xn_.resize(x_.size());
   for (int r = 0; r < rows.count(); ++r) {
     float* x = x_.data() + r * d;
-    decode_row(m.embed, rows.tokens[static_cast<std::size_t>(r)], x);
+    decode_row(m.embed, m.embedding_row(rows.tokens[static_cast<std::size_t>(r)], m.embed), x);
     for (int i = 0; i < d; ++i) x[i] *= m.embed_scale;
     rms_norm(x, m.first_norm, m.norm_eps, d, xn_.data() + r * d);
   }
@@ -30,9 +30,8 @@ void RefBlocks::per_layer_inputs(const ModelPlan& m, const Rows& rows) {
   const float mix_scale = 1.f / std::numbers::sqrt2_v<float>;
   std::vector<float> table_row(static_cast<std::size_t>(width));
   for (int r = 0; r < rows.count(); ++r) {
-    // Ids beyond the table (a smaller per-layer vocabulary) read the padding row, as in transformers.
     const int32_t token = rows.tokens[static_cast<std::size_t>(r)];
-    decode_row(m.ple_table, token < m.ple_table.rows ? token : 0, table_row.data());
+    decode_row(m.ple_table, m.embedding_row(token, m.ple_table), table_row.data());
     float* ple = ple_.data() + r * width;
     for (int i = 0; i < width; ++i) ple[i] *= project_scale;
     for (int slice = 0; slice < width; slice += p)
