@@ -18,9 +18,9 @@ namespace carat {
 
 struct Request {
   std::vector<int32_t> prompt;  // not empty; bos is the caller's business
-  SamplingParams sampling;
-  int max_tokens = 256;           // 0: an empty reply, and the prompt isn't run
-  std::vector<std::string> stop;  // never part of the reply; none may be empty
+  SamplingParams sampling = {};
+  int max_tokens = 256;                // 0: an empty reply, and the prompt isn't run
+  std::vector<std::string> stop = {};  // never part of the reply; none may be empty
   bool ignore_eos = false;
 };
 
@@ -50,8 +50,8 @@ struct TokenEvent {
 };
 
 struct EngineOptions {
-  std::vector<int32_t> eos_tokens;
-  std::vector<int32_t> suppressed_tokens;
+  std::vector<int32_t> eos_tokens = {};
+  std::vector<int32_t> suppressed_tokens = {};
   int max_positions = 131072;  // of the model
 };
 

@@ -120,7 +120,10 @@ void Generation::accept(Sequence& sequence, int32_t token) {
     stop = sequence.decoder->stopped();
   }
   const bool last = stop || static_cast<int>(sequence.tokens.size()) == sequence.limit;
-  if (sequence.decoder && last) event.text += sequence.decoder->finish();
+  if (sequence.decoder && last) {
+    event.text += sequence.decoder->finish();
+    stop |= sequence.decoder->stopped();  // bytes held back may turn out to complete a stop string
+  }
   reply.text += event.text;
   const bool wanted = !on_token_ || on_token_(event);
   if (last) {

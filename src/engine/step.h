@@ -15,10 +15,10 @@ struct StepInput {
   /// [T]. A negative entry ~r stands for the token drawn for logit row r of the step submitted before this
   /// one, so that a device can start a step whose tokens the host has not seen.
   std::span<const int32_t> tokens;
-  std::span<const Segment> segments;
-  std::array<PageTable, kKvGroups> page_tables;
-  std::span<const int32_t> logit_rows;  // [R] ascending: last row of a finished prompt, every row of a check
-  std::span<const RowSampling> sampling;  // [R], or empty: no tokens are drawn
+  std::span<const Segment> segments = {};
+  std::array<PageTable, kKvGroups> page_tables = {};
+  std::span<const int32_t> logit_rows = {};    // [R] ascending: a finished prompt's last row, all of a check
+  std::span<const RowSampling> sampling = {};  // [R], or empty: no tokens are drawn
   bool return_logits = false;
 };
 
