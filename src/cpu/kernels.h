@@ -64,7 +64,8 @@ inline constexpr int kMaxHeadDim = 512;
 
 /// K and V of one layer, one KV head and one sequence. Position p lies in page pages[p / page_tokens], that
 /// is at page * page_stride bytes from `keys` and `values`. In a page K is [page_tokens / 16, head_dim, 16]
-/// (transposed in blocks, so that scores need no horizontal sums) and V is [page_tokens, head_dim].
+/// (transposed in blocks, so that scores need no horizontal sums) and V is [page_tokens, head_dim rounded up
+/// to 16].
 struct KvView {
   KvFormat format;
   int head_dim;     // a multiple of 2, at most kMaxHeadDim
@@ -77,7 +78,7 @@ struct KvView {
 
 /// Bytes of K, and as many of V, in one page of one layer and KV head.
 constexpr int64_t kv_page_bytes(KvFormat format, int page_tokens, int head_dim) {
-  return int64_t{page_tokens} * head_dim * (format == KvFormat::f32 ? 4 : 2);
+  return int64_t{page_tokens} * ((head_dim + 15) / 16 * 16) * (format == KvFormat::f32 ? 4 : 2);
 }
 
 /// The queries that read one KV head: `heads` query heads of each of `tokens` neighbouring tokens of one

@@ -1,0 +1,241 @@
+// Attention over paged K and V for the queries that share a KV head. Compiled once per ISA.
+//
+// Positions are taken in chunks of kAttentionChunk. For each chunk: scores of all queries (a float tile whose
+// rows are positions), softmax over the visible ones, then the context (a float tile whose rows are the
+// head's dimensions). Chunks are merged in ascending order. A position outside a query's window has
+// probability zero, and adding zero changes no bit, so a query's result doesn't depend on which other queries
+// share the call.
+#pragma once
+#include "cpu/kernels_elementwise.h"
+#include "cpu/kernels_tile.h"
+
+namespace carat::CARAT_ISA {
+
+/// Positions [first, last).
+struct Positions {
+  int32_t first, last;
+};
+
+inline int32_t value_stride(const KvView& kv) { return (kv.head_dim + 15) / 16 * 16; }
+
+inline Positions visible(const AttentionQueries& queries, int token) {
+  const int32_t last = queries.first_position + token + 1;
+  return {queries.window > 0 && last > queries.window ? last - queries.window : 0, last};
+}
+
+/// What any of the queries sees of a chunk.
+inline Positions visible_part(const AttentionQueries& queries, int chunk) {
+  const int32_t begin = chunk * kAttentionChunk, end = begin + kAttentionChunk;
+  const int32_t first = visible(queries, 0).first, last = visible(queries, queries.tokens - 1).last;
+  return {first > begin ? first : begin, last < end ? last : end};
+}
+
+/// Calls run(page, first, last) for the pieces of `range` that lie in one page; first and last count from the
+/// page's beginning.
+template <class Run>
+void for_each_page(const KvView& kv, Positions range, Run&& run) {
+  for (int32_t position = range.first; position < range.last;) {
+    const int32_t index = position / kv.page_tokens, begin = index * kv.page_tokens;
+    const int32_t end = range.last < begin + kv.page_tokens ? range.last : begin + kv.page_tokens;
+    run(kv.pages[index], position - begin, end - begin);
+    position = end;
+  }
+}
+
+/// scores[query, position - chunk begin] for whole key blocks around `range`; the surplus is never looked at.
+template <class T>
+void chunk_scores(const KvView& kv, Positions range, int32_t chunk_begin, const float* q, int queries,
+                  float* scores) {
+  const Positions blocks{range.first / kKeyBlock * kKeyBlock, range.last};
+  float* out = scores + (blocks.first - chunk_begin);
+  for_each_page(kv, blocks, [&](int32_t page, int32_t first, int32_t last) {
+    const T* keys = reinterpret_cast<const T*>(kv.keys + page * kv.page_stride);
+    for (int32_t at = first; at < last; at += kPanelRows) {
+      const int rows =
+          (static_cast<int>(min_of(last - at, kPanelRows)) + kKeyBlock - 1) / kKeyBlock * kKeyBlock;
+      const StridedColumns<T> left{keys + int64_t{at} * kv.head_dim, kKeyBlock,
+                                   int64_t{kKeyBlock} * kv.head_dim};
+      float_panel(left, kv.head_dim, q, kv.head_dim, queries, {out, kAttentionChunk, rows, false});
+      out += rows;
+    }
+  });
+}
+
+/// Turns the scores of one query into exp(score - max), zero outside `seen`; all within [0, kAttentionChunk).
+inline void chunk_softmax(float* scores, Positions seen, Positions all, float* max_score, float* sum) {
+  const auto count_in = [&](int32_t at) { return static_cast<int>(min_of(seen.last - at, 16)); };
+  const int32_t begin = all.first / 16 * 16, end = (all.last + 15) / 16 * 16;
+  float largest = -__builtin_inff();
+  for (int32_t i = seen.first; i < seen.last; ++i) largest = scores[i] > largest ? scores[i] : largest;
+  *max_score = largest;
+  Floats total = broadcast(0.f);
+  for (int32_t i = begin; i < end; i += 16) {
+    Floats weights = broadcast(0.f);
+    if (i < seen.last && i + 16 > seen.first) {
+      weights = keep_first(exp(sub(load(scores + i), broadcast(largest))), count_in(i));
+    }
+    store(scores + i, weights);
+    for (int32_t j = i; j < seen.first && j < i + 16; ++j) scores[j] = 0.f;
+    total = add(total, load(scores + i));
+  }
+  *sum = reduce_add(total);
+}
+
+template <class T>
+void chunk_context(const KvView& kv, Positions range, int32_t chunk_begin, const float* weights, int queries,
+                   float* context) {
+  const int32_t stride = value_stride(kv);
+  bool accumulate = false;
+  const float* x = weights + (range.first - chunk_begin);
+  for_each_page(kv, range, [&](int32_t page, int32_t first, int32_t last) {
+    const T* values = reinterpret_cast<const T*>(kv.values + page * kv.page_stride) + int64_t{first} * stride;
+    for (int d = 0; d < kv.head_dim; d += kPanelRows) {
+      const TileOutput out{context + d, kv.head_dim, static_cast<int>(min_of(kv.head_dim - d, kPanelRows)),
+                           accumulate};
+      float_panel(StridedColumns<T>{values + d, stride, 16}, last - first, x, kAttentionChunk, queries, out);
+    }
+    x += last - first;
+    accumulate = true;
+  });
+}
+
+/// The queries as rows of head_dim without gaps: in place where they lie so, else copied.
+inline const float* contiguous(const AttentionQueries& queries, int head_dim, float* copy) {
+  const int64_t row = int64_t{queries.heads} * head_dim;
+  if (queries.tokens == 1 || queries.token_stride == row) return queries.q;
+  for (int t = 0; t < queries.tokens; ++t) {
+    __builtin_memcpy(copy + t * row, queries.q + t * queries.token_stride,
+                     static_cast<size_t>(row) * sizeof(float));
+  }
+  return copy;
+}
+
+template <class T>
+void chunk_partial(const KvView& kv, const AttentionQueries& queries, const float* q, int chunk,
+                   const AttentionPartial& partial, float* scores) {
+  const int32_t begin = chunk * kAttentionChunk;
+  const Positions range = visible_part(queries, chunk);
+  if (range.first >= range.last) {
+    for (int i = 0; i < queries.count(); ++i) partial.max[i] = -__builtin_inff();
+    return;
+  }
+  chunk_scores<T>(kv, range, begin, q, queries.count(), scores);
+  const Positions all{range.first - begin, range.last - begin};
+  for (int i = 0; i < queries.count(); ++i) {
+    const Positions mine = visible(queries, i / queries.heads);
+    const Positions seen{static_cast<int32_t>(mine.first > begin ? mine.first - begin : 0),
+                         static_cast<int32_t>(min_of(mine.last - begin, kAttentionChunk))};
+    chunk_softmax(scores + i * kAttentionChunk, seen, all, partial.max + i, partial.sum + i);
+  }
+  chunk_context<T>(kv, range, begin, scores, queries.count(), partial.context);
+}
+
+/// Floats of scratch: the queries' copy, a partial's context, scores, then max and sum.
+struct AttentionScratch {
+  float *q, *context, *scores, *stats;
+  explicit AttentionScratch(float* scratch)
+      : q(scratch),
+        context(q + kMaxQueries * kMaxHeadDim),
+        scores(context + kMaxQueries * kMaxHeadDim),
+        stats(scores + kMaxQueries * kAttentionChunk) {}
+};
+
+inline void partial_of(const KvView& kv, const AttentionQueries& queries, const float* q, int chunk,
+                       const AttentionPartial& partial, float* scores) {
+  if (kv.format == KvFormat::f32) return chunk_partial<float>(kv, queries, q, chunk, partial, scores);
+  chunk_partial<uint16_t>(kv, queries, q, chunk, partial, scores);
+}
+
+inline void attend_chunk(const KvView& kv, const AttentionQueries& queries, int chunk,
+                         const AttentionPartial& partial, float* scratch) {
+  const AttentionScratch space(scratch);
+  partial_of(kv, queries, contiguous(queries, kv.head_dim, space.q), chunk, partial, space.scores);
+}
+
+/// The state of one query's merge: exp(s - max) sums, and the context that belongs to them.
+struct Merge {
+  float max = -__builtin_inff(), sum = 0.f;
+
+  /// Adds a partial's row to `context`, which is written, not read, the first time.
+  void add_row(const float* row, float row_max, float row_sum, int head_dim, float* context) {
+    if (!(row_max > -__builtin_inff())) return;
+    const bool first = !(max > -__builtin_inff());
+    const float merged = row_max > max ? row_max : max;
+    const float kept = first ? 0.f : exp_of(max - merged), added = exp_of(row_max - merged);
+    for_each_vector(head_dim, [&](int64_t d, int count) {
+      const Floats part = mul(load_first(row + d, count), broadcast(added));
+      const Floats old = first ? broadcast(0.f) : load_first(context + d, count);
+      store_first(context + d, fma(old, broadcast(kept), part), count);
+    });
+    sum = sum * kept + row_sum * added;
+    max = merged;
+  }
+  void normalise(int head_dim, float* context) const {
+    const Floats inverse = broadcast(1.f / sum);
+    for_each_vector(head_dim, [&](int64_t d, int count) {
+      store_first(context + d, mul(load_first(context + d, count), inverse), count);
+    });
+  }
+  static float exp_of(float x) { return reduce_max(exp(broadcast(x))); }
+};
+
+inline void merge_attention(const AttentionPartial* partials, int count, int first_query, int heads,
+                            int head_dim, float* out) {
+  for (int h = 0; h < heads; ++h) {
+    const int query = first_query + h;
+    float* context = out + int64_t{h} * head_dim;
+    Merge merge;
+    for (int i = 0; i < count; ++i) {
+      const AttentionPartial& part = partials[i];
+      merge.add_row(part.context + int64_t{query} * head_dim, part.max[query], part.sum[query], head_dim,
+                    context);
+    }
+    merge.normalise(head_dim, context);
+  }
+}
+
+inline void attend(const KvView& kv, const AttentionQueries& queries, float* out, int64_t out_stride,
+                   float* scratch) {
+  const AttentionScratch space(scratch);
+  const AttentionPartial partial{space.context, space.stats, space.stats + kMaxQueries};
+  const float* q = contiguous(queries, kv.head_dim, space.q);
+  Merge merges[kMaxQueries];
+  const auto row = [&](int i) {
+    return out + i / queries.heads * out_stride + int64_t{i % queries.heads} * kv.head_dim;
+  };
+  const ChunkRange chunks = visible_chunks(queries);
+  for (int chunk = chunks.first; chunk < chunks.last; ++chunk) {
+    partial_of(kv, queries, q, chunk, partial, space.scores);
+    for (int i = 0; i < queries.count(); ++i) {
+      const float* context = partial.context + int64_t{i} * kv.head_dim;
+      merges[i].add_row(context, partial.max[i], partial.sum[i], kv.head_dim, row(i));
+    }
+  }
+  for (int i = 0; i < queries.count(); ++i) merges[i].normalise(kv.head_dim, row(i));
+}
+
+template <class T, class Convert>
+void store_position(const KvView& kv, int32_t position, const float* k, const float* v, Convert&& convert) {
+  const int64_t page = kv.pages[position / kv.page_tokens], in_page = position % kv.page_tokens;
+  T* keys =
+      reinterpret_cast<T*>(kv.keys + page * kv.page_stride) + in_page / kKeyBlock * kKeyBlock * kv.head_dim;
+  T* values = reinterpret_cast<T*>(kv.values + page * kv.page_stride) + in_page * value_stride(kv);
+  T* key = keys + in_page % kKeyBlock;
+  T converted[16];
+  for (int d = 0; d < kv.head_dim; d += 16) {
+    const int count = static_cast<int>(min_of(kv.head_dim - d, 16));
+    convert(converted, load_first(k + d, count));
+    for (int i = 0; i < count; ++i) key[(d + i) * kKeyBlock] = converted[i];
+    convert(values + d, load_first(v + d, count));
+  }
+}
+
+inline void store_kv(const KvView& kv, int32_t position, const float* k, const float* v) {
+  if (kv.format == KvFormat::f32) {
+    store_position<float>(kv, position, k, v, [](float* to, Floats a) { store(to, a); });
+  } else {
+    store_position<uint16_t>(kv, position, k, v, [](uint16_t* to, Floats a) { store_f16(to, a); });
+  }
+}
+
+}  // namespace carat::CARAT_ISA
