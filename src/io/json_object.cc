@@ -82,6 +82,11 @@ bool JsonObject::has(std::string_view name) const {
   return value && !value->is_null();
 }
 
+bool JsonObject::is_null(std::string_view name) const {
+  const json* value = find(value_, name);
+  return value && value->is_null();
+}
+
 std::vector<std::string> JsonObject::keys() const {
   std::vector<std::string> names;
   for (const auto& item : as_json(value_).items()) names.push_back(item.key());

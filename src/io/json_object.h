@@ -27,6 +27,7 @@ class JsonObject {
 
   /// Present and not null.
   bool has(std::string_view name) const;
+  bool is_null(std::string_view name) const;
   std::vector<std::string> keys() const;
 
   // Typed values. Throw Error{corrupt} for another type and Error{invalid_argument} outside the range.

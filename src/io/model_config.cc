@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <map>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -252,23 +252,25 @@ void read_experts(const JsonObject& text, ModelConfig& config) {
   config.moe_intermediate_size = text.integer("moe_intermediate_size", 0, kSize);
 }
 
+/// A token id; null says that there is none.
+int read_token_id(const JsonObject& object, const char* field, int fallback, Range<int> ids) {
+  return object.is_null(field) ? kNoToken : object.integer(field, fallback, ids);
+}
+
 /// Token ids stand beside text_config in some files and inside it in others; the outer ones win.
 void read_token_ids(const ConfigFile& file, ModelConfig& config) {
-  const Range<int> ids{kNoToken, config.vocab_size - 1};
+  const int last = config.vocab_size - 1;
   const auto holder = [&](const char* field) -> const JsonObject& {
     return file.root.has(field) ? file.root : file.text;
   };
-  const auto read = [&](const char* field, int fallback) {
-    const JsonObject& object = holder(field);
-    if (object.has(field)) return object.integer(field, fallback, ids);
-    const std::vector<std::string> keys = object.keys();
-    return std::find(keys.begin(), keys.end(), field) == keys.end() ? fallback : kNoToken;
-  };
-  config.bos_token_id = read("bos_token_id", config.bos_token_id);
-  config.pad_token_id = read("pad_token_id", config.pad_token_id);
+  config.bos_token_id =
+      read_token_id(holder("bos_token_id"), "bos_token_id", config.bos_token_id, {kNoToken, last});
+  config.pad_token_id =
+      read_token_id(holder("pad_token_id"), "pad_token_id", config.pad_token_id, {kNoToken, last});
   const JsonObject& eos = holder("eos_token_id");
-  if (eos.has("eos_token_id"))
-    config.eos_token_ids = eos.integers("eos_token_id", {0, config.vocab_size - 1});
+  if (eos.has("eos_token_id") || eos.is_null("eos_token_id")) {
+    config.eos_token_ids = eos.integers("eos_token_id", {0, last});
+  }
 }
 
 /// transformers' default ids; a text-only config has no placeholders.
@@ -277,7 +279,7 @@ void read_soft_token_ids(const ConfigFile& file, ModelConfig& config) {
   constexpr std::pair<const char*, int> kFields[] = {
       {"image_token_id", 258880}, {"audio_token_id", 258881}, {"video_token_id", 258884}};
   for (const auto& [field, fallback] : kFields) {
-    const int id = file.root.integer(field, fallback, {kNoToken, kVocab.most});
+    const int id = read_token_id(file.root, field, fallback, {kNoToken, kVocab.most});
     if (id >= 0 && id < config.vocab_size) config.soft_token_ids.push_back(id);
   }
 }

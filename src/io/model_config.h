@@ -50,8 +50,8 @@ struct ModelConfig {
   int bos_token_id = 2;  // -1: none
   int pad_token_id = 0;  // -1: none
   std::vector<int> eos_token_ids{1};
-  /// Placeholders of images, video frames and audio in a multimodal checkpoint. Without such input they read the
-  /// embedding rows of the padding token, as in transformers.
+  /// Placeholders of images, video frames and audio in a multimodal checkpoint. Without such input they read
+  /// the embedding rows of the padding token, as in transformers.
   std::vector<int> soft_token_ids;
   std::vector<LayerConfig> layers;
 };

@@ -227,6 +227,17 @@ TEST(ModelConfig, TokenIdsMayStandInEitherObject) {
   EXPECT_EQ(c.eos_token_ids, (std::vector<int>{1, 106, 50}));
   EXPECT_EQ(c.bos_token_id, 7);
   EXPECT_EQ(c.pad_token_id, -1);
+  EXPECT_TRUE(parse(with({{"eos_token_id", nullptr}})).eos_token_ids.empty());
+}
+
+TEST(ModelConfig, PlaceholdersOfImagesAndAudioExistInMultimodalCheckpointsOnly) {
+  json config = with({{"vocab_size", 262144}});
+  EXPECT_EQ(parse(config).soft_token_ids, (std::vector<int>{258880, 258881, 258884}));
+  config["image_token_id"] = 7;
+  config["audio_token_id"] = nullptr;
+  EXPECT_EQ(parse(config).soft_token_ids, (std::vector<int>{7, 258884}));
+  EXPECT_TRUE(parse(config["text_config"]).soft_token_ids.empty());
+  EXPECT_TRUE(parse(nested(text_config())).soft_token_ids.empty());  // outside a vocabulary of 512
 }
 
 TEST(ModelConfig, TyingIsDecidedByTheOuterObject) {
