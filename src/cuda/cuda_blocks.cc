@@ -1,0 +1,322 @@
+#include "cuda/cuda_blocks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace carat::cuda {
+namespace {
+
+std::size_t page_elements(const KvGroup& group, int page_tokens) {
+  return 2 * static_cast<std::size_t>(group.layers) * static_cast<std::size_t>(group.kv_heads) *
+         static_cast<std::size_t>(page_tokens) * static_cast<std::size_t>(group.head_dim);
+}
+
+const bfloat16* weights(const Linear& w) { return reinterpret_cast<const bfloat16*>(w.data); }
+
+/// `rows` rows from the first of `w` on: more than w has where the next matrix lies right behind it.
+Matrix matrix(const Linear& w, int64_t rows) { return {weights(w), static_cast<int>(rows), static_cast<int>(w.cols)}; }
+Matrix matrix(const Linear& w) { return matrix(w, w.rows); }
+
+/// Widths of the widest layer, per row.
+struct Widths {
+  std::size_t d, heads, context, qkv, hidden, ple, experts, chosen, moe_hidden;
+
+  explicit Widths(const ModelPlan& plan) {
+    d = static_cast<std::size_t>(plan.d_model);
+    heads = qkv = hidden = experts = chosen = moe_hidden = 0;
+    for (const LayerPlan& l : plan.layers) {
+      const AttentionPlan& a = l.attention;
+      heads = std::max(heads, static_cast<std::size_t>(a.heads * a.head_dim));
+      qkv = std::max(qkv, static_cast<std::size_t>((a.heads + 2 * a.kv_heads) * a.head_dim));
+      hidden = std::max(hidden, static_cast<std::size_t>(std::max(l.intermediate_size, plan.ple_dim)));
+      if (!l.moe) continue;
+      experts = static_cast<std::size_t>(l.moe->experts);
+      chosen = static_cast<std::size_t>(l.moe->experts_per_token);
+      moe_hidden = chosen * static_cast<std::size_t>(l.moe->intermediate_size);
+    }
+    context = std::max(heads, d);  // also holds x for the per-layer projection
+    ple = static_cast<std::size_t>(plan.ple_dim) * plan.layers.size();
+  }
+};
+
+/// Partial sums of a product: all rows of the widest output once, or 16 parts of up to 64 rows.
+std::size_t sums_size(const Widths& w, std::size_t tokens) {
+  return std::max(w.qkv, w.d) * std::max(tokens, std::size_t{16 * 64});
+}
+
+/// attention() makes at most two CTAs per multiprocessor, of at most 64 query rows each.
+std::size_t attention_parts_size(const ModelPlan& plan, int sm_count) {
+  int head_dim = 0;
+  for (const KvGroup& group : plan.kv_groups) head_dim = std::max(head_dim, group.head_dim);
+  return std::size_t{2 * 64} * static_cast<std::size_t>(sm_count * (head_dim + 2));
+}
+
+}  // namespace
+
+KvStorage::KvStorage(const ModelPlan& plan, const RunnerOptions& limits)
+    : groups_(plan.kv_groups), page_tokens_(limits.page_tokens) {
+  for (std::size_t g = 0; g < kKvGroups; ++g) {
+    storage_[g] = DeviceArray<float16>(static_cast<std::size_t>(limits.pages[g]) *
+                                       page_elements(groups_[g], page_tokens_));
+    if (storage_[g].size() > 0) check(cudaMemset(storage_[g].data(), 0, storage_[g].bytes()), "cudaMemset");
+  }
+}
+
+std::size_t KvStorage::bytes(const ModelPlan& plan, const RunnerOptions& limits) {
+  std::size_t total = 0;
+  for (std::size_t g = 0; g < kKvGroups; ++g) {
+    total += static_cast<std::size_t>(limits.pages[g]) * page_elements(plan.kv_groups[g], limits.page_tokens) *
+             sizeof(float16);
+  }
+  return total;
+}
+
+KvLayer KvStorage::layer(const AttentionPlan& a) const {
+  const KvGroup& group = groups_[static_cast<std::size_t>(a.kv_group)];
+  const std::size_t layer = page_elements(group, page_tokens_) / static_cast<std::size_t>(group.layers);
+  float16* keys = storage_[static_cast<std::size_t>(a.kv_group)].data() + static_cast<std::size_t>(a.kv_layer) * layer;
+  return {keys,       page_elements(group, page_tokens_), layer / 2, page_tokens_,
+          a.kv_heads, a.head_dim,                         a.kv_group};
+}
+
+void KvStorage::copy_page(Queue& queue, const PageCopy& copy) const {
+  const auto g = static_cast<std::size_t>(copy.group);
+  const std::size_t page = page_elements(groups_[g], page_tokens_);
+  if (queue.status != cudaSuccess) return;
+  float16* base = storage_[g].data();
+  queue.status = cudaMemcpyAsync(base + static_cast<std::size_t>(copy.to) * page,
+                                 base + static_cast<std::size_t>(copy.from) * page, page * sizeof(float16),
+                                 cudaMemcpyDeviceToDevice, queue.stream);
+}
+
+CudaBlocks::CudaBlocks(const ModelPlan& plan, const KvStorage& kv, const RunnerOptions& limits, Queue& queue)
+    : plan_(plan),
+      kv_(kv),
+      queue_(queue),
+      xn_(static_cast<std::size_t>(limits.max_step_tokens) * Widths(plan).d),
+      context_(static_cast<std::size_t>(limits.max_step_tokens) * Widths(plan).context),
+      hidden_(static_cast<std::size_t>(limits.max_step_tokens) * Widths(plan).hidden) {
+  const Widths w(plan);
+  const auto tokens = static_cast<std::size_t>(limits.max_step_tokens);
+  for (std::size_t i = 0; i < 2; ++i) {
+    x_[i] = DeviceArray<float>(tokens * w.d);
+    ple_[i] = DeviceArray<float>(tokens * w.ple);
+    q_[i] = DeviceArray<float16>(tokens * w.heads);
+  }
+  sums_ = DeviceArray<float>(sums_size(w, tokens));
+  attention_parts_ = DeviceArray<float>(attention_parts_size(plan, queue.sm_count));
+  if (w.experts > 0) {
+    moe_input_ = DeviceArray<float>(tokens * w.d);
+    moe_scores_ = DeviceArray<float>(tokens * w.experts);
+    moe_weights_ = DeviceArray<float>(tokens * w.chosen);
+    moe_chosen_ = DeviceArray<int32_t>(tokens * w.chosen);
+    moe_hidden_ = DeviceArray<float>(tokens * w.moe_hidden);
+    moe_out_ = DeviceArray<float>(tokens * w.d);
+    moe_sum_ = DeviceArray<float>(tokens * w.d);
+  }
+  for (const LayerPlan& l : plan.layers) {
+    const AttentionPlan& a = l.attention;
+    DeviceArray<float>& device = frequencies_[static_cast<std::size_t>(a.kv_group)];
+    if (device.size() > 0) continue;  // one rope per group
+    std::vector<float> host;
+    for (int j = 0; j < a.rope.rotary_pairs; ++j)
+      host.push_back(static_cast<float>(std::pow(double{a.rope.theta}, -2.0 * j / a.head_dim)));
+    device = DeviceArray<float>(host.size());
+    check(cudaMemcpy(device.data(), host.data(), device.bytes(), cudaMemcpyHostToDevice), "cudaMemcpy");
+  }
+}
+
+std::size_t CudaBlocks::bytes(const ModelPlan& plan, const RunnerOptions& limits, int sm_count) {
+  const Widths w(plan);
+  const auto tokens = static_cast<std::size_t>(limits.max_step_tokens);
+  const std::size_t per_token =
+      4 * (2 * w.d + 2 * w.ple + w.heads + w.d + w.context + w.hidden + 3 * w.d + w.moe_hidden + w.experts +
+           2 * w.chosen);
+  return tokens * per_token + 4 * (sums_size(w, tokens) + attention_parts_size(plan, sm_count));
+}
+
+void CudaBlocks::begin(const DeviceStep& step, float* logits) {
+  step_ = step;
+  rows_ = &step_.all;
+  now_ = 0;
+  logits_ = logits;
+}
+
+Split CudaBlocks::split(const SplitArray& array) const {
+  return {array.hi.data(), matmul_passes(rows()) == 2 ? array.lo.data() : nullptr};
+}
+
+void CudaBlocks::embed(const ModelPlan& m, const Rows&) {
+  EmbedArgs args{};
+  args.tokens = step_.tokens;
+  args.table = weights(m.embed);
+  args.scale = m.embed_scale;
+  args.norm = m.first_norm.data();
+  args.eps = m.norm_eps;
+  args.d_model = m.d_model;
+  args.x = x_[now_].data();
+  if (m.ple_dim > 0) args.raw = split(context_);  // free until attend()
+  args.normed = split(xn_);
+  cuda::embed(queue_, args, rows());
+}
+
+void CudaBlocks::per_layer_inputs(const ModelPlan& m, const Rows&) {
+  MatmulOutput output;
+  output.out = ple_[now_].data();
+  matmul(queue_, matrix(m.ple_project), split(context_), rows(), output);
+  PerLayerInputArgs args{};
+  args.tokens = step_.tokens;
+  args.table = weights(m.ple_table);
+  args.table_rows = static_cast<int>(m.ple_table.rows);
+  args.layers = static_cast<int>(m.layers.size());
+  args.ple_dim = m.ple_dim;
+  args.project_scale = 1.f / std::sqrt(static_cast<float>(m.d_model));
+  args.table_scale = m.ple_embed_scale;
+  args.eps = m.norm_eps;
+  args.gain = m.ple_norm.data();
+  args.ple = ple_[now_].data();
+  cuda::per_layer_inputs(queue_, args, rows());
+}
+
+void CudaBlocks::qkv(const LayerPlan& l, const Rows&, const StepRows&) {
+  const AttentionPlan& a = l.attention;
+  const int64_t width = a.q.rows + (a.writes_kv ? a.k.rows : 0) + (a.v ? a.v.rows : 0);
+  RopeKvArgs args{};
+  args.sums = matmul_partial(queue_, matrix(a.q, width), split(xn_), rows(), {sums_.data(), sums_.size()});
+  args.heads = a.heads;
+  args.width = static_cast<int>(width);
+  args.writes_kv = a.writes_kv;
+  args.has_v = static_cast<bool>(a.v);
+  args.q_norm = a.q_norm.data();
+  args.k_norm = a.k_norm.data();
+  args.frequencies = frequencies(a.kv_group);
+  args.rotary_pairs = a.rope.rotary_pairs;
+  args.eps = plan_.norm_eps;
+  args.q = q_[now_].data();
+  args.kv = kv_.layer(a);
+  args.places = rows_->places;
+  args.tables = step_.tables;
+  rope_kv(queue_, args, rows());
+}
+
+void CudaBlocks::narrow(const ModelPlan& m, const StepRows& step) {
+  const int count = static_cast<int>(step.tail_rows.size()), before = rows();
+  rows_ = &step_.tail;
+  if (count == before) return;
+  const LayerPlan& l = m.layers[static_cast<std::size_t>(m.last_kv_layer)];
+  const auto keep = [&](auto& pair, int width) {
+    const std::size_t bytes = static_cast<std::size_t>(width) * sizeof(*pair[0].data());
+    gather_rows(queue_, pair[now_].data(), pair[now_ ^ 1].data(), bytes, step_.tail_rows, count);
+  };
+  keep(x_, m.d_model);
+  keep(q_, l.attention.heads * l.attention.head_dim);
+  if (m.ple_dim > 0) keep(ple_, m.ple_dim * static_cast<int>(m.layers.size()));
+  now_ ^= 1;
+}
+
+void CudaBlocks::attend(const LayerPlan& l, const Rows&, const StepRows&) {
+  const AttentionPlan& a = l.attention;
+  const TileList& list = rows_->tiles[static_cast<std::size_t>(a.kv_group)];
+  AttentionArgs args{};
+  args.q = q_[now_].data();
+  args.context = split(context_);
+  args.heads = a.heads;
+  args.window = a.window;
+  args.kv = kv_.layer(a);
+  args.tables = step_.tables;
+  args.tiles = list.tiles;
+  args.tile_count = list.count;
+  args.tile_rows = list.tile_rows;
+  args.rows = rows();
+  args.partial = {attention_parts_.data(), attention_parts_.size()};
+  attention(queue_, args);
+}
+
+void CudaBlocks::add_branch(PartialSums branch, Vec gain, float scalar, const float* next) {
+  AddNormArgs args{};
+  args.branch = branch;
+  args.gain = gain.data();
+  args.scalar = scalar;
+  args.next = next;
+  args.eps = plan_.norm_eps;
+  args.d_model = plan_.d_model;
+  args.x = x_[now_].data();
+  args.xn = split(xn_);
+  add_norm(queue_, args, rows());
+}
+
+void CudaBlocks::attention_out(const LayerPlan& l, const Rows&) {
+  const PartialSums branch =
+      matmul_partial(queue_, matrix(l.attention.o), split(context_), rows(), {sums_.data(), sums_.size()});
+  add_branch(branch, l.post_attention, 1.f, l.pre_ffn.data());
+}
+
+PartialSums CudaBlocks::dense_mlp(const LayerPlan& l) {
+  MatmulOutput output;
+  output.finish = Finish::gated_gelu;
+  output.split = split(hidden_);
+  matmul(queue_, matrix(l.gate, 2 * l.gate.rows), split(xn_), rows(), output);
+  return matmul_partial(queue_, matrix(l.down), split(hidden_), rows(), {sums_.data(), sums_.size()});
+}
+
+/// Without per-layer inputs the layer ends here; with them their gate reads x itself.
+void CudaBlocks::finish_ffn(const LayerPlan& l, PartialSums branch) {
+  if (l.per_layer) {
+    add_branch(branch, l.post_ffn, 1.f, nullptr);
+  } else {
+    add_branch(branch, l.post_ffn, l.tail.scalar, l.tail.next_norm.data());
+  }
+}
+
+void CudaBlocks::ffn(const LayerPlan& l, const Rows&) { finish_ffn(l, dense_mlp(l)); }
+
+void CudaBlocks::moe_ffn(const LayerPlan& l, const Rows&) {
+  const MoePlan& moe = *l.moe;
+  const PartialSums dense = dense_mlp(l);
+  MoeArgs args{};
+  args.d_model = plan_.d_model;
+  args.experts = moe.experts;
+  args.chosen = moe.experts_per_token;
+  args.width = moe.intermediate_size;
+  args.eps = plan_.norm_eps;
+  args.x = x_[now_].data();
+  args.router = weights(moe.router);
+  args.router_scale = moe.router_scale.data();
+  args.expert_scale = moe.expert_scale.data();
+  args.pre = moe.pre_experts.data();
+  args.gate_up = weights(moe.gate_up);
+  args.down = weights(moe.down);
+  args.input = moe_input_.data();
+  args.scores = moe_scores_.data();
+  args.chosen_experts = moe_chosen_.data();
+  args.chosen_weights = moe_weights_.data();
+  args.hidden = moe_hidden_.data();
+  args.out = moe_out_.data();
+  experts(queue_, args, rows());
+  add_experts(queue_, dense, moe.post_dense.data(), moe_out_.data(), moe.post_experts.data(), plan_.norm_eps,
+              plan_.d_model, moe_sum_.data(), rows());
+  finish_ffn(l, {moe_sum_.data(), 1, 0});
+}
+
+void CudaBlocks::per_layer_mix(const LayerPlan& l, const Rows&) {
+  MatmulOutput output;
+  output.finish = Finish::gelu_times;
+  output.split = split(hidden_);
+  output.factor = ple_[now_].data() + l.index * plan_.ple_dim;
+  output.factor_stride = plan_.ple_dim * static_cast<int>(plan_.layers.size());
+  matmul(queue_, matrix(l.per_layer->gate), split(xn_), rows(), output);
+  const PartialSums branch =
+      matmul_partial(queue_, matrix(l.per_layer->proj), split(hidden_), rows(), {sums_.data(), sums_.size()});
+  add_branch(branch, l.per_layer->post, l.tail.scalar, l.tail.next_norm.data());
+}
+
+void CudaBlocks::logits(const ModelPlan& m, const Rows&) {
+  MatmulOutput output;
+  output.finish = Finish::cap;
+  output.out = logits_;
+  output.cap = m.logit_cap;
+  matmul(queue_, matrix(m.head), split(xn_), rows(), output);
+}
+
+}  // namespace carat::cuda

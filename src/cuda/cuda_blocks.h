@@ -1,0 +1,82 @@
+// The blocks of model/gemma4.h as kernel launches, for steps of any shape. They allocate nothing and wait for nothing.
+#pragma once
+#include <array>
+
+#include "cuda/device.h"
+#include "cuda/kernels.h"
+#include "cuda/step_upload.h"
+#include "engine/runner.h"
+#include "model/gemma4.h"
+
+namespace carat::cuda {
+
+/// K/V storage: per group [pages, layers, 2, kv_heads, page_tokens, head_dim] float16; the 2 is K, then V.
+class KvStorage {
+ public:
+  KvStorage(const ModelPlan& plan, const RunnerOptions& limits);
+
+  static std::size_t bytes(const ModelPlan& plan, const RunnerOptions& limits);
+  KvLayer layer(const AttentionPlan& a) const;
+  void copy_page(Queue& queue, const PageCopy& copy) const;
+
+ private:
+  std::array<KvGroup, kKvGroups> groups_;
+  int page_tokens_;
+  std::array<DeviceArray<float16>, kKvGroups> storage_;
+};
+
+class CudaBlocks {
+ public:
+  /// `plan` points to device memory; plan, kv and queue outlive the blocks.
+  CudaBlocks(const ModelPlan& plan, const KvStorage& kv, const RunnerOptions& limits, Queue& queue);
+
+  static std::size_t bytes(const ModelPlan& plan, const RunnerOptions& limits, int sm_count);
+
+  /// Names the step that the following blocks belong to. `logits` has room for [tail rows, vocab].
+  void begin(const DeviceStep& step, float* logits);
+
+  void embed(const ModelPlan& m, const Rows& rows);
+  void per_layer_inputs(const ModelPlan& m, const Rows& rows);
+  void qkv(const LayerPlan& l, const Rows& rows, const StepRows& step);
+  void narrow(const ModelPlan& m, const StepRows& step);
+  void attend(const LayerPlan& l, const Rows& rows, const StepRows& step);
+  void attention_out(const LayerPlan& l, const Rows& rows);
+  void ffn(const LayerPlan& l, const Rows& rows);
+  void moe_ffn(const LayerPlan& l, const Rows& rows);
+  void per_layer_mix(const LayerPlan& l, const Rows& rows);
+  void logits(const ModelPlan& m, const Rows& rows);
+
+  const float* frequencies(int kv_group) const { return frequencies_[static_cast<std::size_t>(kv_group)].data(); }
+
+ private:
+  /// A row-major activation matrix for the tensor cores.
+  struct SplitArray {
+    DeviceArray<bfloat16> hi, lo;
+    explicit SplitArray(std::size_t size) : hi(size), lo(size) {}
+  };
+
+  int rows() const { return rows_->count; }
+  /// Without the low half where the matmuls make one pass only.
+  Split split(const SplitArray& array) const;
+  void add_branch(PartialSums branch, Vec gain, float scalar, const float* next);
+  PartialSums dense_mlp(const LayerPlan& l);
+  void finish_ffn(const LayerPlan& l, PartialSums branch);
+
+  const ModelPlan& plan_;
+  const KvStorage& kv_;
+  Queue& queue_;
+  std::array<DeviceArray<float>, kKvGroups> frequencies_;  // [rotary_pairs]
+  // Activations of the current rows; narrow() moves the rows that stay into the second of each pair.
+  std::array<DeviceArray<float>, 2> x_, ple_;
+  std::array<DeviceArray<float16>, 2> q_;
+  SplitArray xn_, context_, hidden_;
+  DeviceArray<float> sums_, attention_parts_;
+  DeviceArray<float> moe_input_, moe_scores_, moe_weights_, moe_hidden_, moe_out_, moe_sum_;
+  DeviceArray<int32_t> moe_chosen_;
+  DeviceStep step_;
+  const DeviceRows* rows_ = nullptr;
+  std::size_t now_ = 0;            // which of each pair is current
+  float* logits_ = nullptr;
+};
+
+}  // namespace carat::cuda

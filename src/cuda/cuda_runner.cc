@@ -1,0 +1,270 @@
+// The CUDA runner: checks that the model fits, moves it to the GPU and executes steps on one stream. Greedy rows are
+// drawn on the device, all others by engine/sampler from logits that travel back.
+#include "cuda/cuda_runner.h"
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "cuda/cuda_blocks.h"
+#include "cuda/step_upload.h"
+#include "cuda/weights_upload.h"
+#include "model/gemma4_plan.h"
+#include "model/rows.h"
+
+namespace carat {
+namespace cuda {
+namespace {
+
+/// Selects the device before anything is allocated on it.
+class Device {
+ public:
+  explicit Device(int index) : index_(index) {
+    int count = 0;
+    if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0)
+      fail(ErrorKind::unavailable, "no CUDA device: the driver is missing or shows no GPU");
+    if (index < 0 || index >= count)
+      fail(ErrorKind::unavailable, "there is no device cuda:", index, "; this machine has ", count, ", from cuda:0");
+    check(cudaSetDevice(index), "cudaSetDevice");
+    check(cudaGetDeviceProperties(&properties_, index), "cudaGetDeviceProperties");
+    if (properties_.major < 8)
+      fail(ErrorKind::unsupported, "cuda:", index, " (", properties_.name, ") has compute capability ",
+           properties_.major, ".", properties_.minor, "; 8.0 or later is needed");
+  }
+
+  std::string name() const { return "cuda:" + std::to_string(index_); }
+  int sm_count() const { return properties_.multiProcessorCount; }
+  bool overlaps_launches() const { return properties_.major >= 9; }
+
+ private:
+  int index_;
+  cudaDeviceProp properties_{};
+};
+
+/// What the kernels can't do, said before anything is loaded.
+void require_supported(const ModelPlan& plan) {
+  static constexpr int kColumnStep = 8;  // a 16-byte load
+  for (const KvGroup& group : plan.kv_groups) {
+    if (group.layers == 0) continue;
+    const int d = group.head_dim, heads_per_kv = plan.layers.front().attention.heads / group.kv_heads;
+    if (d < 16 || d > 512 || (d & (d - 1)) != 0)
+      fail(ErrorKind::unsupported, "head size ", d, ": the CUDA backend has kernels for 16, 32, 64, 128, 256 and 512");
+    if (heads_per_kv > 64)
+      fail(ErrorKind::unsupported, heads_per_kv, " query heads per KV head: the CUDA backend takes up to 64");
+  }
+  ModelPlan copy = plan;
+  for_each_linear(copy, [](const char* role, Linear& w) {
+    if (w.cols % kColumnStep != 0)
+      fail(ErrorKind::unsupported, "matrix ", role, " has ", w.cols, " columns: the CUDA backend needs a multiple of ",
+           kColumnStep);
+  });
+}
+
+void require_memory(ModelPlan& plan, const RunnerOptions& limits, const Device& device) {
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  constexpr double kGigabyte = 1e9;
+  const std::size_t weights = weight_bytes(plan), kv = KvStorage::bytes(plan, limits),
+                    buffers = CudaBlocks::bytes(plan, limits, device.sm_count());
+  if (weights + kv + buffers <= free) return;
+  fail(ErrorKind::out_of_memory, device.name(), ": the model needs ",
+       static_cast<double>(weights + kv + buffers) / kGigabyte, " GB (weights ", static_cast<double>(weights) / kGigabyte,
+       ", KV ", static_cast<double>(kv) / kGigabyte, ", buffers ", static_cast<double>(buffers) / kGigabyte, "), but ",
+       static_cast<double>(free) / kGigabyte, " GB are free; use a shorter context or fewer sequences");
+}
+
+/// The device draws what is greedy without a penalty, with the same suppressed tokens in every row.
+bool drawn_on_device(const StepInput& step) {
+  constexpr std::size_t kMostSuppressed = 1024;
+  if (step.sampling.empty() || step.return_logits) return false;
+  const auto& first = step.sampling.front().suppressed;
+  return first.size() <= kMostSuppressed &&
+         std::ranges::all_of(step.sampling, [&](const RowSampling& row) {
+           return row.params->temperature == 0.f && row.params->repetition_penalty == 1.f &&
+                  std::ranges::equal(row.suppressed, first);
+         });
+}
+
+}  // namespace
+
+class CudaRunner final : public Runner {
+ public:
+  CudaRunner(ModelPlan plan, const RunnerOptions& limits, const Device& device)
+      : plan_(std::move(plan)),
+        info_{device.name(),  limits, bytes_per_token(plan_), kv_bytes_per_token(plan_, sizeof(float16)), plan_.vocab,
+              plan_.kv_groups},
+        queue_{stream_, device.overlaps_launches(), device.sm_count(), cudaSuccess},
+        weights_(upload_weights(plan_)),
+        kv_(plan_, limits),
+        upload_(plan_, limits),
+        blocks_(plan_, kv_, limits, queue_),
+        drawn_(static_cast<std::size_t>(limits.max_step_tokens)) {}
+
+  ~CudaRunner() override { cudaStreamSynchronize(stream_); }
+
+  const RunnerInfo& info() const override { return info_; }
+  void submit(const StepInput& step) override;
+  StepResult collect() override;
+  void copy_pages(std::span<const PageCopy> copies) override {
+    for (const PageCopy& copy : copies) kv_.copy_page(queue_, copy);
+  }
+
+ private:
+  /// One of the two steps that may be in flight.
+  struct Slot {
+    Event done;
+    PinnedArray<int32_t> tokens;
+    PinnedArray<float> logits;
+    std::size_t rows = 0;
+    bool logits_back = false, return_logits = false, tokens_back = false;
+    std::span<const RowSampling> sampling;  // not empty: rows to draw on the host
+    std::vector<int32_t> drawn;
+    bool finished = false;                  // waited for, and drawn
+  };
+
+  void run(const StepInput& step, std::span<const int32_t> tokens, Slot& slot, int index);
+  void draw_on_device(const DeviceStep& step, int rows);
+  void copy_back(const StepInput& step, Slot& slot);
+  void finish(Slot& slot);
+  void fill_host_drawn(std::vector<int32_t>& tokens);
+  void reserve_logits(std::size_t rows);
+
+  Stream stream_;
+  ModelPlan plan_;
+  RunnerInfo info_;
+  Queue queue_;
+  DeviceWeights weights_;
+  KvStorage kv_;
+  StepUpload upload_;
+  CudaBlocks blocks_;
+  DeviceArray<int32_t> drawn_;              // of the last step that drew on the device
+  DeviceArray<float> logits_, candidate_values_;
+  DeviceArray<int32_t> candidate_ids_;
+  std::array<Slot, 2> slots_;
+  std::deque<int> in_flight_;               // indices of slots, oldest first
+  int next_slot_ = 0;
+};
+
+void CudaRunner::submit(const StepInput& step) {
+  CHECK(in_flight_.size() < slots_.size());
+  CHECK(static_cast<int>(step.tokens.size()) <= info_.limits.max_step_tokens);
+  CHECK(static_cast<int>(step.segments.size()) <= info_.limits.max_sequences);
+  std::vector<int32_t> tokens(step.tokens.begin(), step.tokens.end());
+  for (int32_t token : tokens) CHECK(token < plan_.vocab);
+  fill_host_drawn(tokens);
+  const int index = next_slot_;
+  next_slot_ ^= 1;
+  Slot& slot = slots_[static_cast<std::size_t>(index)];
+  slot.rows = step.logit_rows.size();
+  slot.return_logits = step.return_logits;
+  slot.finished = false;
+  slot.drawn.clear();
+  reserve_logits(slot.rows);
+  run(step, tokens, slot, index);
+  in_flight_.push_back(index);
+}
+
+/// Tokens that the host draws have to be known before a step that uses them can start.
+void CudaRunner::fill_host_drawn(std::vector<int32_t>& tokens) {
+  Slot& last = slots_[static_cast<std::size_t>(next_slot_ ^ 1)];
+  if (last.tokens_back || std::ranges::none_of(tokens, [](int32_t t) { return t < 0; })) return;
+  if (!last.finished) finish(last);
+  for (int32_t& token : tokens) {
+    if (token < 0) token = std::max(0, last.drawn.at(static_cast<std::size_t>(~token)));
+  }
+}
+
+/// Logit buffers grow to the largest number of rows asked for: a scoring step needs thousands, decoding a few.
+void CudaRunner::reserve_logits(std::size_t rows) {
+  const std::size_t size = rows * static_cast<std::size_t>(plan_.vocab);
+  if (logits_.size() >= size) return;
+  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  logits_ = DeviceArray<float>();
+  logits_ = DeviceArray<float>(size);
+  candidate_values_ = DeviceArray<float>(rows * kGreedyChunks);
+  candidate_ids_ = DeviceArray<int32_t>(rows * kGreedyChunks);
+}
+
+void CudaRunner::run(const StepInput& step, std::span<const int32_t> tokens, Slot& slot, int index) {
+  const Rows all{tokens, step.segments};
+  const NarrowedRows tail = narrow_rows(all, step.logit_rows);
+  const StepRows rows{all, tail.rows(), step.logit_rows, step.page_tables};
+  const bool on_device = drawn_on_device(step);
+  const std::span<const int32_t> suppressed = on_device ? step.sampling.front().suppressed : std::span<const int32_t>{};
+  const DeviceStep device = upload_.upload(queue_, index, rows, suppressed);
+  if (std::ranges::any_of(tokens, [](int32_t t) { return t < 0; }))
+    resolve_tokens(queue_, device.tokens, all.count(), drawn_.data());
+  blocks_.begin(device, logits_.data());
+  forward(blocks_, plan_, rows);
+  if (on_device) draw_on_device(device, static_cast<int>(slot.rows));
+  slot.tokens_back = on_device;
+  slot.sampling = on_device ? std::span<const RowSampling>{} : step.sampling;
+  slot.logits_back = step.return_logits || (!on_device && !step.sampling.empty());
+  copy_back(step, slot);
+}
+
+void CudaRunner::draw_on_device(const DeviceStep& step, int rows) {
+  GreedyArgs args{};
+  args.logits = logits_.data();
+  args.vocab = plan_.vocab;
+  args.suppressed = step.suppressed;
+  args.suppressed_count = step.suppressed_count;
+  args.candidate_values = candidate_values_.data();
+  args.candidate_ids = candidate_ids_.data();
+  args.drawn = drawn_.data();
+  greedy(queue_, args, rows);
+}
+
+void CudaRunner::copy_back(const StepInput& step, Slot& slot) {
+  const auto copy = [&](auto& to, const auto* from, std::size_t size) {
+    if (to.size() < size) to = std::remove_reference_t<decltype(to)>(size);
+    if (queue_.status == cudaSuccess)
+      queue_.status =
+          cudaMemcpyAsync(to.data(), from, size * sizeof(*from), cudaMemcpyDeviceToHost, queue_.stream);
+  };
+  const std::size_t rows = step.logit_rows.size();
+  if (slot.tokens_back) copy(slot.tokens, drawn_.data(), rows);
+  if (slot.logits_back) copy(slot.logits, logits_.data(), rows * static_cast<std::size_t>(plan_.vocab));
+  slot.done.record(stream_);
+}
+
+void CudaRunner::finish(Slot& slot) {
+  check(queue_.status, "launching a step");
+  slot.done.wait();
+  const auto vocab = static_cast<std::size_t>(plan_.vocab);
+  if (slot.tokens_back) slot.drawn.assign(slot.tokens.data(), slot.tokens.data() + slot.rows);
+  if (!slot.sampling.empty()) {
+    if (slot.return_logits) {  // the draw overwrites its logits
+      std::vector<float> scratch(slot.logits.data(), slot.logits.data() + slot.rows * vocab);
+      slot.drawn = draw_rows(scratch, plan_.vocab, slot.sampling);
+    } else {
+      slot.drawn = draw_rows({slot.logits.data(), slot.rows * vocab}, plan_.vocab, slot.sampling);
+    }
+  }
+  slot.finished = true;
+}
+
+StepResult CudaRunner::collect() {
+  CHECK(!in_flight_.empty());
+  Slot& slot = slots_[static_cast<std::size_t>(in_flight_.front())];
+  in_flight_.pop_front();
+  if (!slot.finished) finish(slot);
+  StepResult result;
+  result.tokens = slot.drawn;
+  if (slot.return_logits) result.logits = {slot.logits.data(), slot.rows * static_cast<std::size_t>(plan_.vocab)};
+  return result;
+}
+
+}  // namespace cuda
+
+std::unique_ptr<Runner> make_cuda_runner(ModelPlan plan, const RunnerOptions& options, const CudaOptions& cuda) {
+  cuda::require_supported(plan);
+  const cuda::Device device(cuda.device);
+  cuda::require_memory(plan, options, device);
+  return std::make_unique<cuda::CudaRunner>(std::move(plan), options, device);
+}
+
+}  // namespace carat

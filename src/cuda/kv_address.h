@@ -1,0 +1,15 @@
+// Where a token's keys and values lie. Included by .cu files only.
+#pragma once
+#include "cuda/kernels.h"
+
+namespace carat::cuda {
+
+__device__ inline float16* kv_address(const KvLayer& kv, const PageTables& tables, int sequence, int position,
+                                      int kv_head) {
+  const int* table = tables.pages + tables.offset[kv.group] + sequence * tables.stride[kv.group];
+  const int page = table[position / kv.page_tokens], slot = position % kv.page_tokens;
+  return kv.keys + page * kv.page_stride +
+         (static_cast<std::size_t>(kv_head) * kv.page_tokens + slot) * kv.head_dim;
+}
+
+}  // namespace carat::cuda

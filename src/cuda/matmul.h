@@ -1,0 +1,49 @@
+// What the two matmul kernels share: arguments, row order of gated products and what happens to a finished sum.
+// Included by .cu files only.
+#pragma once
+#include "cuda/kernels.h"
+#include "cuda/math.h"
+
+namespace carat::cuda {
+
+struct MatmulArgs {
+  Matrix w;
+  Split x;
+  int tokens;
+  int splits;            // of the columns; partial sums lie tokens * rows floats apart
+  MatmulOutput output;
+};
+
+/// Up to this many tokens the weights go straight from memory into the tensor cores' registers.
+inline constexpr int kNarrowTokens = 16;
+void narrow_matmul(Queue& queue, const MatmulArgs& args);
+
+// A gated product pairs row i of the gate with row i of the up matrix, `rows / 2` further down. So that both sums meet
+// in one thread, a tile's rows alternate: 16 gate rows, the 16 up rows that belong to them, and so on.
+__device__ inline int gated_row(int tile_row, int rows) {
+  const int pair = (tile_row / 32) * 16 + tile_row % 16;
+  return tile_row / 16 % 2 == 0 ? pair : pair + rows / 2;
+}
+
+__device__ inline void finish_gated(const MatmulArgs& a, int token, int pair, float gate, float up) {
+  const int width = a.w.rows / 2;
+  if (token < a.tokens && pair < width) {
+    store_split(a.output.split.hi, a.output.split.lo, static_cast<std::size_t>(token) * width + pair,
+                gelu_tanh(gate) * up);
+  }
+}
+
+__device__ inline void finish(const MatmulArgs& a, int split, int token, int row, float v) {
+  if (token >= a.tokens || row >= a.w.rows) return;
+  const MatmulOutput& o = a.output;
+  const std::size_t at = static_cast<std::size_t>(token) * a.w.rows + row;
+  if (o.finish == Finish::gelu_times) {
+    const float factor = o.factor[static_cast<std::size_t>(token) * o.factor_stride + row];
+    store_split(o.split.hi, o.split.lo, at, gelu_tanh(v) * factor);
+  } else {
+    const std::size_t part = static_cast<std::size_t>(split) * a.tokens * a.w.rows;
+    o.out[part + at] = o.finish == Finish::cap ? soft_cap(v, o.cap) : v;
+  }
+}
+
+}  // namespace carat::cuda

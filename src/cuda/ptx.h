@@ -1,0 +1,145 @@
+// Every PTX instruction that CUDA C++ has no name for, one function each. The kernels include no other assembly, so
+// this file is what another vendor's compiler has to replace.
+#pragma once
+#include <cstdint>
+
+namespace carat::cuda::ptx {
+
+__device__ inline uint32_t shared_address(const void* pointer) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+// ---- Programmatic dependent launch (sm_90): a kernel starts before the one in front of it has ended.
+
+/// Lets the next kernel's CTAs start once every CTA of this one has said so or ended.
+__device__ inline void launch_dependents() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/// Returns when the kernels in front have ended and their writes are visible. Must run in every CTA of every kernel:
+/// only then does "the one before me has ended" imply the same for all kernels before it.
+__device__ inline void wait_for_dependencies() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// ---- Bulk copies from global to shared memory that complete on an mbarrier (sm_90).
+
+__device__ inline void barrier_init(uint64_t* barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
+}
+
+/// Makes initialised barriers visible to the copy engine.
+__device__ inline void fence_barrier_init() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+}
+
+__device__ inline void barrier_expect(uint64_t* barrier, uint32_t bytes) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
+               : "memory");
+#endif
+}
+
+__device__ inline void barrier_wait(uint64_t* barrier, uint32_t parity) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra again;\n"
+      "}" ::"r"(shared_address(barrier)), "r"(parity) : "memory");
+#endif
+}
+
+/// An L2 policy for bytes that are read once: they leave first.
+__device__ inline uint64_t policy_evict_first() {
+  uint64_t policy = 0;
+#if __CUDA_ARCH__ >= 800
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+#endif
+  return policy;
+}
+
+/// `bytes` and both addresses are multiples of 16.
+__device__ inline void bulk_copy(void* to, const void* from, uint32_t bytes, uint64_t* barrier, uint64_t policy) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(
+          shared_address(to)),
+      "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(policy)
+      : "memory");
+#endif
+}
+
+// ---- 16-byte asynchronous copies (sm_80).
+
+/// Copies 16 bytes, or writes zeros when not `valid` (then `from` is not read).
+__device__ inline void async_copy16(void* to, const void* from, bool valid) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+               "r"(valid ? 16 : 0)
+               : "memory");
+}
+
+__device__ inline void async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+/// Waits until at most `kPending` of this thread's committed groups are in flight.
+template <int kPending>
+__device__ inline void async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+// ---- Tensor cores (sm_80).
+
+/// Four 8x8 matrices of 16-bit values; lane i gives the address of one row: of matrix i / 8, row i % 8.
+__device__ inline void load_matrices(uint32_t (&out)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+
+/// The same, each matrix transposed.
+__device__ inline void load_matrices_transposed(uint32_t (&out)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+
+/// d[16, 8] += a[16, 16] b[16, 8] with bfloat16 factors.
+__device__ inline void mma_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/// The same with float16 factors.
+__device__ inline void mma_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// ---- Loads.
+
+/// Weights are read once a step: past L1.
+__device__ inline uint4 load_streaming(const void* from) {
+  uint4 v;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(from));
+  return v;
+}
+
+}  // namespace carat::cuda::ptx

@@ -1,0 +1,108 @@
+#include "cuda/step_upload.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace carat::cuda {
+namespace {
+
+constexpr int kWordsPer16Bytes = 4;
+
+/// Room for the largest step: every row a tile of its own, every page table as long as the context allows.
+std::size_t most_words(const ModelPlan& plan, const RunnerOptions& limits) {
+  const std::size_t tokens = static_cast<std::size_t>(limits.max_step_tokens);
+  const std::size_t sequences = static_cast<std::size_t>(limits.max_sequences);
+  const std::size_t pages = static_cast<std::size_t>(plan.max_positions / limits.page_tokens + 2);
+  return tokens * 24 + sequences * pages * kKvGroups + 4096;
+}
+
+}  // namespace
+
+StepUpload::StepUpload(const ModelPlan& plan, const RunnerOptions& limits)
+    : staging_{PinnedArray<int32_t>(most_words(plan, limits)), PinnedArray<int32_t>(most_words(plan, limits))},
+      device_(most_words(plan, limits)) {
+  const int heads = plan.layers.front().attention.heads;
+  for (std::size_t g = 0; g < kKvGroups; ++g) heads_per_kv_[g] = heads / std::max(1, plan.kv_groups[g].kv_heads);
+}
+
+/// Returns the offset of the values, a multiple of 16 bytes.
+template <class T>
+std::size_t StepUpload::append(std::span<const T> values) {
+  const std::size_t offset = words_.size(), words = values.size_bytes() / sizeof(int32_t);
+  words_.resize((offset + words + kWordsPer16Bytes - 1) / kWordsPer16Bytes * kWordsPer16Bytes);
+  if (words > 0) std::memcpy(words_.data() + offset, values.data(), values.size_bytes());
+  return offset;
+}
+
+std::array<std::size_t, 2> StepUpload::append_places(const Rows& rows) {
+  std::vector<int32_t> positions, sequences;
+  for (const Segment& segment : rows.segments) {
+    for (int i = 0; i < segment.count; ++i) {
+      positions.push_back(segment.past + i);
+      sequences.push_back(segment.sequence);
+    }
+  }
+  const std::size_t at = append<int32_t>(positions);
+  return {at, append<int32_t>(sequences)};
+}
+
+/// Short segments get tiles of 16 query rows, which leave the GPU's width to the keys; prompts get tiles of 64.
+std::size_t StepUpload::append_tiles(const Rows& rows, int group, TileList& list) {
+  const int heads = heads_per_kv_[static_cast<std::size_t>(group)];
+  int longest = 0;
+  for (const Segment& segment : rows.segments) longest = std::max(longest, segment.count);
+  list.tile_rows = longest * heads <= 16 ? 16 : 64;
+  const int tokens = std::max(1, list.tile_rows / heads);
+  std::vector<AttentionTile> tiles;
+  for (const Segment& segment : rows.segments) {
+    for (int i = 0; i < segment.count; i += tokens) {
+      tiles.push_back({segment.first + i, std::min(tokens, segment.count - i), segment.past + i, segment.sequence});
+    }
+  }
+  list.count = static_cast<int>(tiles.size());
+  return append<AttentionTile>(tiles);
+}
+
+DeviceStep StepUpload::upload(Queue& queue, int slot, const StepRows& step, std::span<const int32_t> suppressed) {
+  words_.clear();
+  DeviceStep out;
+  const int32_t* base = device_.data();
+  const std::size_t tokens = append<int32_t>(step.all.tokens);
+  out.tokens = device_.data() + tokens;
+  out.tail_rows = base + append<int32_t>(step.tail_rows);
+  out.suppressed = base + append<int32_t>(suppressed);
+  out.suppressed_count = static_cast<int>(suppressed.size());
+  for (const bool tail : {false, true}) {
+    const Rows& rows = tail ? step.tail : step.all;
+    DeviceRows& device = tail ? out.tail : out.all;
+    device.count = rows.count();
+    const auto [positions, sequences] = append_places(rows);
+    device.places = {out.tokens, base + positions, base + sequences};
+    for (int g = 0; g < kKvGroups; ++g) {
+      TileList& list = device.tiles[static_cast<std::size_t>(g)];
+      list.tiles = reinterpret_cast<const AttentionTile*>(base + append_tiles(rows, g, list));
+    }
+  }
+  std::array<int32_t, kKvGroups> strides, offsets;
+  const std::size_t stride_at = append<int32_t>(strides), offset_at = append<int32_t>(offsets), pages = words_.size();
+  for (std::size_t g = 0; g < kKvGroups; ++g) {
+    offsets[g] = static_cast<int32_t>(append<int32_t>(step.page_tables[g].pages) - pages);
+    strides[g] = step.page_tables[g].stride;
+  }
+  std::copy(strides.begin(), strides.end(), words_.begin() + static_cast<std::ptrdiff_t>(stride_at));
+  std::copy(offsets.begin(), offsets.end(), words_.begin() + static_cast<std::ptrdiff_t>(offset_at));
+  out.tables = {base + pages, base + offset_at, base + stride_at};
+
+  PinnedArray<int32_t>& staging = staging_[static_cast<std::size_t>(slot)];
+  CHECK(words_.size() <= staging.size());
+  std::copy(words_.begin(), words_.end(), staging.data());
+  if (queue.status == cudaSuccess) {
+    queue.status = cudaMemcpyAsync(device_.data(), staging.data(), words_.size() * sizeof(int32_t),
+                                   cudaMemcpyHostToDevice, queue.stream);
+  }
+  return out;
+}
+
+}  // namespace carat::cuda

@@ -1,0 +1,52 @@
+// Brings what a step is made of (tokens, places, attention tiles, page tables) to the device with one copy.
+#pragma once
+#include <array>
+#include <vector>
+
+#include "cuda/device.h"
+#include "cuda/kernels.h"
+#include "engine/runner.h"
+
+namespace carat::cuda {
+
+/// The attention tiles of one KV group over one set of rows.
+struct TileList {
+  const AttentionTile* tiles = nullptr;
+  int count = 0, tile_rows = 16;
+};
+
+struct DeviceRows {
+  RowPlaces places{};
+  int count = 0;
+  std::array<TileList, kKvGroups> tiles;
+};
+
+struct DeviceStep {
+  DeviceRows all, tail;
+  int32_t* tokens = nullptr;       // of `all`, writable: negative ones are still to be resolved
+  const int32_t* tail_rows = nullptr;
+  const int32_t* suppressed = nullptr;
+  int suppressed_count = 0;
+  PageTables tables{};
+};
+
+class StepUpload {
+ public:
+  StepUpload(const ModelPlan& plan, const RunnerOptions& limits);
+
+  /// Enqueues the copy. `slot` is 0 or 1; a slot may be written again once its step has been collected.
+  DeviceStep upload(Queue& queue, int slot, const StepRows& step, std::span<const int32_t> suppressed);
+
+ private:
+  template <class T>
+  std::size_t append(std::span<const T> values);
+  std::size_t append_tiles(const Rows& rows, int group, TileList& list);
+  std::array<std::size_t, 2> append_places(const Rows& rows);
+
+  std::array<int, kKvGroups> heads_per_kv_;
+  std::vector<int32_t> words_;     // of the step, before they go to pinned memory
+  std::array<PinnedArray<int32_t>, 2> staging_;
+  DeviceArray<int32_t> device_;
+};
+
+}  // namespace carat::cuda
