@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/unicode.h"
 
 namespace carat {
@@ -22,55 +23,41 @@ std::string byte_piece(int byte) {
   return std::string("<0x") + kHex[byte >> 4] + kHex[byte & 15] + '>';
 }
 
+bool is_byte_piece(std::string_view piece) {
+  return piece.size() == 6 && piece.starts_with("<0x") && piece.ends_with('>');
+}
+
 }  // namespace
-
-void MergeTable::reserve(std::size_t merges) { slots_.assign(std::bit_ceil(2 * merges + 2), Slot{}); }
-
-std::size_t MergeTable::first_slot(int32_t left, int32_t right) const {
-  const uint64_t key = uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
-  return (key * 0x9E3779B97F4A7C15u) >> (64 - std::bit_width(slots_.size() - 1));
-}
-
-void MergeTable::insert(int32_t left, int32_t right, Merge merge) {
-  std::size_t at = first_slot(left, right);
-  while (slots_[at].left >= 0 && (slots_[at].left != left || slots_[at].right != right))
-    at = (at + 1) & (slots_.size() - 1);
-  slots_[at] = {left, right, merge};
-}
-
-MergeTable::Merge MergeTable::find(int32_t left, int32_t right) const {
-  for (std::size_t at = first_slot(left, right);; at = (at + 1) & (slots_.size() - 1)) {
-    const Slot& slot = slots_[at];
-    if (slot.left < 0 || (slot.left == left && slot.right == right)) return slot.merge;
-  }
-}
 
 /// Ids of words seen lately; a word takes the place of any other with the same slot.
 class Bpe::WordCache {
  public:
   static constexpr std::size_t kMaxWordBytes = 31, kMaxIds = 7;
+  using Key = std::array<uint64_t, 4>;  // the word, zeros, and its length in the last byte
 
   struct Entry {
-    std::array<char, kMaxWordBytes + 1> word{};  // padded with zeros; the last byte is the length
+    Key key{};
     std::array<int32_t, kMaxIds> ids{};
     int32_t id_count = 0;
   };
 
   WordCache() : entries_(kEntries) {}
 
-  /// The slot of `word`; `key` receives what Entry::word must equal.
-  Entry& slot(std::string_view word, std::array<char, kMaxWordBytes + 1>& key) {
-    key = {};
-    std::memcpy(key.data(), word.data(), word.size());
-    key.back() = static_cast<char>(word.size());
-    const auto parts = std::bit_cast<std::array<uint64_t, 4>>(key);
+  static Key key_of(std::string_view word) {
+    std::array<char, sizeof(Key)> bytes{};
+    std::memcpy(bytes.data(), word.data(), word.size());
+    bytes.back() = static_cast<char>(word.size());
+    return std::bit_cast<Key>(bytes);
+  }
+  /// The slot for `key`, which may hold another word.
+  Entry& slot(const Key& key) {
     uint64_t hash = 0;
-    for (const uint64_t part : parts) hash = std::rotl((hash ^ part) * 0x9E3779B97F4A7C15u, 29);
+    for (const uint64_t part : key) hash = std::rotl((hash ^ part) * 0x9E3779B97F4A7C15u, 29);
     return entries_[hash % kEntries];
   }
 
  private:
-  static constexpr std::size_t kEntries = 16384;
+  static constexpr std::size_t kEntries = 65536;  // 4 MB
   std::vector<Entry> entries_;
 };
 
@@ -79,7 +66,8 @@ Bpe::~Bpe() = default;
 Bpe::Bpe(Vocabulary vocabulary, const TokenizerFile& file, const std::string& source)
     : vocabulary_(std::move(vocabulary)), fuse_unk_(file.fuse_unk), ignore_merges_(file.ignore_merges) {
   if (file.has_unk_token && (unk_id_ = vocabulary_.find(file.unk_token)) < 0)
-    fail(ErrorKind::corrupt, source, ": model.unk_token ", quoted(file.unk_token), " is not in model.vocab");
+    fail(ErrorKind::corrupt, source, ": model.unk_token ", in_quotes(file.unk_token),
+         " is not in model.vocab");
   for (int c = 0; c < 128; ++c)
     ascii_ids_[static_cast<std::size_t>(c)] = vocabulary_.find(std::string(1, static_cast<char>(c)));
   ascii_ids_[' '] = vocabulary_.find(kSpaceMarker);
@@ -100,37 +88,35 @@ void Bpe::read_merges(const TokenizerFile& file, const std::string& source) {
   const StringList& parts = file.merge_parts;
   merges_.reserve(parts.size() / 2);
   std::string joined;
-  const auto is_byte = [&](int32_t id) { return std::ranges::find(byte_ids_, id) != byte_ids_.end(); };
-  for (std::size_t rank = 0; rank < parts.size() / 2; ++rank) {
-    const std::string_view left = parts[2 * rank], right = parts[2 * rank + 1];
+  int32_t result = 0;  // merges mostly come in the order of their results
+  for (std::size_t i = 0; i < parts.size(); i += 2) {
+    const std::string_view left = parts[i], right = parts[i + 1];
     joined.assign(left).append(right);
     const int32_t left_id = vocabulary_.find(left), right_id = vocabulary_.find(right);
-    const int32_t result = vocabulary_.find(joined);
-    if (left_id < 0 || right_id < 0 || result < 0)
-      fail(ErrorKind::corrupt, source, ": model.merges[", rank, "]: ",
-           quoted(left_id < 0    ? left
-                  : right_id < 0 ? right
-                                 : joined),
-           " is not in model.vocab");
+    result = vocabulary_.find(joined, result);
     if (left.empty() || right.empty())
-      fail(ErrorKind::corrupt, source, ": model.merges[", rank, "]: a piece is empty");
-    merges_.insert(left_id, right_id, {static_cast<uint32_t>(rank), result});
-
-    if (left.size() == 6 || right.size() == 6)
-      if (is_byte(left_id) || is_byte(right_id)) cuts_words_ = false;
-    const char32_t before = normalized(character_before(left, left.size())),
-                   after = normalized(character_at(right, 0));
-    if (before < 128 && after < 128) {
-      ascii_joins_[before].set(after);
-    } else {
-      joins_.insert(uint64_t{before} << 32 | after);
-    }
+      fail(ErrorKind::corrupt, source, ": model.merges[", i / 2, "]: a piece is empty");
+    if (left_id < 0 || right_id < 0 || result < 0)
+      fail(ErrorKind::corrupt, source, ": model.merges[", i / 2, "]: ",
+           in_quotes(left_id < 0    ? left
+                     : right_id < 0 ? right
+                                    : joined),
+           " is not in model.vocab");
+    merges_.insert(static_cast<uint32_t>(left_id), static_cast<uint32_t>(right_id),
+                   {static_cast<uint32_t>(i / 2), result});
+    if (is_byte_piece(left) || is_byte_piece(right)) cuts_words_ = false;
+    add_join(left, right);
   }
 }
 
-bool Bpe::may_join(char32_t left, char32_t right) const {
-  if (left < 128 && right < 128) return ascii_joins_[left][right];
-  return joins_.contains(uint64_t{left} << 32 | right);
+void Bpe::add_join(std::string_view left, std::string_view right) {
+  const char32_t before = normalized(character_before(left, left.size()));
+  const char32_t after = normalized(character_at(right, 0));
+  if (before < 128 && after < 128) {
+    ascii_joins_[before].set(after);
+  } else {
+    joins_.insert(before, after, true);
+  }
 }
 
 /// The end of the word that begins at `begin`: the first place where no merge can join the neighbours.
@@ -139,7 +125,8 @@ std::size_t Bpe::word_end(std::string_view text, std::size_t begin) const {
   char32_t left = normalized(character_at(text, begin));
   while (end < text.size()) {
     const char32_t right = normalized(character_at(text, end));
-    if (!may_join(left, right)) break;
+    const bool ascii = left < 128 && right < 128;
+    if (!(ascii ? ascii_joins_[left][right] : joins_.find(left, right) != nullptr)) break;
     end += character_bytes(text, end);
     left = right;
   }
@@ -158,7 +145,6 @@ void Bpe::encode(std::string_view text, std::vector<int32_t>& ids) const {
   if (!cuts_words_) return encode_word(text, workspace, ids);
 
   std::unique_ptr<WordCache> cache = borrow_cache();
-  std::array<char, WordCache::kMaxWordBytes + 1> key;
   for (std::size_t begin = 0, end; begin < text.size(); begin = end) {
     end = word_end(text, begin);
     const std::string_view word = text.substr(begin, end - begin);
@@ -166,15 +152,16 @@ void Bpe::encode(std::string_view text, std::vector<int32_t>& ids) const {
       encode_word(word, workspace, ids);
       continue;
     }
-    WordCache::Entry& entry = cache->slot(word, key);
-    if (entry.word == key) {
+    const WordCache::Key key = WordCache::key_of(word);
+    WordCache::Entry& entry = cache->slot(key);
+    if (entry.key == key) {
       ids.insert(ids.end(), entry.ids.begin(), entry.ids.begin() + entry.id_count);
       continue;
     }
     const std::size_t first = ids.size();
     encode_word(word, workspace, ids);
     if (const std::size_t count = ids.size() - first; count <= WordCache::kMaxIds) {
-      entry.word = key;
+      entry.key = key;
       std::copy(ids.end() - static_cast<std::ptrdiff_t>(count), ids.end(), entry.ids.begin());
       entry.id_count = static_cast<int32_t>(count);
     }
@@ -196,7 +183,7 @@ void Bpe::read_symbols(std::string_view word, std::vector<Symbol>& symbols) cons
   symbols.clear();
   const auto add = [&](int32_t id) {
     const auto index = static_cast<int32_t>(symbols.size());
-    symbols.push_back({id, index - 1, index + 1, {MergeTable::kNoRank, -1}});
+    symbols.push_back({id, index - 1, index + 1, {}});
   };
   bool unk_pending = false;
   for (std::size_t at = 0, length; at < word.size(); at += length) {
@@ -231,9 +218,12 @@ void Bpe::merge_symbols(Workspace& workspace) const {
   const auto symbol = [&](int32_t i) -> Symbol& { return symbols[static_cast<std::size_t>(i)]; };
   const auto find_merge = [&](int32_t i) {
     Symbol& left = symbol(i);
-    left.merge = left.next < 0 ? MergeTable::Merge{MergeTable::kNoRank, -1}
-                               : merges_.find(left.id, symbol(left.next).id);
-    return left.merge.rank != MergeTable::kNoRank;
+    left.merge = {};
+    if (left.next < 0) return false;
+    const Merge* merge =
+        merges_.find(static_cast<uint32_t>(left.id), static_cast<uint32_t>(symbol(left.next).id));
+    if (merge != nullptr) left.merge = *merge;
+    return merge != nullptr;
   };
   const auto entry = [&](int32_t i) {
     return uint64_t{symbol(i).merge.rank} << 32 | static_cast<uint32_t>(i);
@@ -253,7 +243,7 @@ void Bpe::merge_symbols(Workspace& workspace) const {
     Symbol& right = symbol(left.next);
     left.id = left.merge.result;
     left.next = right.next;
-    right.merge.rank = MergeTable::kNoRank;
+    right.merge.rank = kNoRank;
     if (left.next >= 0) symbol(left.next).previous = at;
     for (const int32_t i : {left.previous, at}) {
       if (i < 0 || !find_merge(i)) continue;

@@ -9,38 +9,13 @@
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <unordered_set>
 #include <vector>
 
+#include "text/pair_table.h"
 #include "text/tokenizer_json.h"
 #include "text/vocabulary.h"
 
 namespace carat {
-
-/// (left id, right id) -> the merge's rank and result.
-class MergeTable {
- public:
-  struct Merge {
-    uint32_t rank;
-    int32_t result;
-  };
-  static constexpr uint32_t kNoRank = 0xFFFFFFFFu;
-
-  void reserve(std::size_t merges);
-  /// A pair that is there already gets the new rank.
-  void insert(int32_t left, int32_t right, Merge merge);
-  /// rank kNoRank when the pair doesn't merge.
-  Merge find(int32_t left, int32_t right) const;
-
- private:
-  struct Slot {
-    int32_t left = -1, right = -1;
-    Merge merge{kNoRank, -1};
-  };
-  std::size_t first_slot(int32_t left, int32_t right) const;
-
-  std::vector<Slot> slots_;
-};
 
 class Bpe {
  public:
@@ -52,10 +27,16 @@ class Bpe {
   void encode(std::string_view text, std::vector<int32_t>& ids) const;
 
  private:
+  static constexpr uint32_t kNoRank = 0xFFFFFFFFu;
+
+  struct Merge {
+    uint32_t rank = kNoRank;
+    int32_t result = -1;
+  };
   struct Symbol {
     int32_t id;
-    int32_t previous, next;   // neighbours that are not merged away; -1 at the ends
-    MergeTable::Merge merge;  // with the next symbol
+    int32_t previous, next;  // neighbours that are not merged away; -1 at the ends
+    Merge merge;             // with the next symbol
   };
   struct Workspace {
     std::vector<Symbol> symbols;
@@ -65,7 +46,7 @@ class Bpe {
 
   void read_merges(const TokenizerFile& file, const std::string& source);
   void read_byte_pieces();
-  bool may_join(char32_t left, char32_t right) const;
+  void add_join(std::string_view left, std::string_view right);
   std::size_t word_end(std::string_view text, std::size_t begin) const;
   void encode_word(std::string_view word, Workspace& workspace, std::vector<int32_t>& ids) const;
   void read_symbols(std::string_view word, std::vector<Symbol>& symbols) const;
@@ -74,7 +55,7 @@ class Bpe {
   void give_back(std::unique_ptr<WordCache> cache) const;
 
   Vocabulary vocabulary_;
-  MergeTable merges_;
+  PairTable<Merge> merges_;             // by the ids of left and right
   std::array<int32_t, 128> ascii_ids_;  // of one-character pieces; -1: no such piece; ' ' stands for U+2581
   std::array<int32_t, 256> byte_ids_;   // of the pieces <0x00> .. <0xFF>; -1: no such piece
   int32_t unk_id_ = -1;                 // -1: characters without pieces vanish
@@ -83,7 +64,7 @@ class Bpe {
 
   bool cuts_words_ = true;
   std::array<std::bitset<128>, 128> ascii_joins_;  // [left][right]: some merge joins these characters
-  std::unordered_set<uint64_t> joins_;             // the same for other characters: left << 32 | right
+  PairTable<bool> joins_;                          // the same for other characters
 
   mutable std::mutex idle_caches_mutex_;
   mutable std::vector<std::unique_ptr<WordCache>>

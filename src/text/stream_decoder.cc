@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/utf8.h"
+#include "text/unicode.h"
 
 namespace carat {
 
@@ -11,7 +13,9 @@ StreamDecoder::StreamDecoder(std::shared_ptr<const Tokenizer> tokenizer,
                              std::vector<std::string> stop_strings, bool skip_special)
     : tokenizer_(std::move(tokenizer)), stop_strings_(std::move(stop_strings)), skip_special_(skip_special) {
   for (const std::string& stop : stop_strings_)
-    if (stop.empty()) fail(ErrorKind::invalid_argument, "a stop string is empty");
+    if (stop.empty() || !is_valid_utf8(stop))
+      fail(ErrorKind::invalid_argument, "stop string ", in_quotes(stop), " is ",
+           stop.empty() ? "empty" : "not valid UTF-8");
 }
 
 std::string StreamDecoder::push(int32_t token) {

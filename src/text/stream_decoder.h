@@ -13,6 +13,7 @@ namespace carat {
 /// One per generated sequence. Joined pieces equal Tokenizer::decode() of all ids, cut at the stop string.
 class StreamDecoder {
  public:
+  /// Throws Error{invalid_argument} for a stop string that is empty or not valid UTF-8.
   StreamDecoder(std::shared_ptr<const Tokenizer> tokenizer, std::vector<std::string> stop_strings,
                 bool skip_special);
 

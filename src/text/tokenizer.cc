@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "base/utf8.h"
 #include "text/added_tokens.h"
 #include "text/bpe.h"
 #include "text/byte_run.h"
@@ -104,7 +105,7 @@ class BpeTokenizer final : public Tokenizer {
 
   static Vocabulary check(Vocabulary vocabulary, const std::string& source) {
     if (const int32_t id = vocabulary.duplicate(); id >= 0)
-      fail(ErrorKind::corrupt, source, ": model.vocab: ", quoted(vocabulary[id]), " appears twice");
+      fail(ErrorKind::corrupt, source, ": model.vocab: ", in_quotes(vocabulary[id]), " appears twice");
     return vocabulary;
   }
 
@@ -116,7 +117,7 @@ class BpeTokenizer final : public Tokenizer {
       int32_t id = vocabulary_.find(token.content);
       if (id < 0) id = vocabulary_.add(token.content);
       if (id != token.id)
-        fail(ErrorKind::corrupt, source, ": added_tokens: ", quoted(token.content), " has id ", token.id,
+        fail(ErrorKind::corrupt, source, ": added_tokens: ", in_quotes(token.content), " has id ", token.id,
              ", but by model.vocab and the added tokens before it must have ", id);
       kinds_.resize(static_cast<std::size_t>(vocabulary_.size()));
       // Hugging Face tokenizers decode such a token under its normalized name and then don't know it as

@@ -24,11 +24,14 @@ class Tokenizer {
   static std::shared_ptr<const Tokenizer> parse(std::string_view json, const std::string& source_name);
   virtual ~Tokenizer() = default;
 
-  /// Appends the ids of `text` to `ids`. Adds no bos. Near-linear in text.size() whatever the text.
+  /// Appends the ids of `text` to `ids`. Adds no bos. Near-linear in text.size() whatever the text. Invalid
+  /// UTF-8 is read as Python does with errors="replace". as_text equals `encode_special_tokens = True` of
+  /// Hugging Face. Throws Error{invalid_argument} for 2 GB and more.
   virtual void encode(std::string_view text, SpecialTokens special, std::vector<int32_t>& ids) const = 0;
   std::vector<int32_t> encode(std::string_view text, SpecialTokens special) const;
 
-  /// The text of `ids`: U+2581 becomes a space, byte pieces become bytes, invalid UTF-8 becomes U+FFFD.
+  /// The text of `ids`: U+2581 becomes a space, byte pieces become bytes. A run of byte pieces that is
+  /// not valid UTF-8 as a whole becomes one U+FFFD per byte. Ids outside the vocabulary are left out.
   virtual std::string decode(std::span<const int32_t> ids, bool skip_special) const = 0;
   /// The raw bytes one id stands for in a stream (a byte piece gives its byte); the piece's name for special
   /// tokens.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/tokenizer_pipeline.h"
 #include "text/unicode.h"
 
@@ -45,7 +46,8 @@ class FileReader : public json::json_sax_t {
     } else {
       const std::size_t space = x.find(' ');
       if (space == std::string::npos || x.find(' ', space + 1) != std::string::npos)
-        corrupt("model.merges[", merges(), "]: ", quoted(x), " is not two pieces with a space between them");
+        corrupt("model.merges[", merges(), "]: ", in_quotes(x),
+                " is not two pieces with a space between them");
       merge_parts.push_back(std::string_view(x).substr(0, space));
       merge_parts.push_back(std::string_view(x).substr(space + 1));
     }
@@ -65,7 +67,7 @@ class FileReader : public json::json_sax_t {
     if (section_ == Section::vocab) {
       vocab_pieces.push_back(x);
     } else {
-      if (open_.back()->contains(x)) corrupt("key ", quoted(x), " appears twice");
+      if (open_.back()->contains(x)) corrupt("key ", in_quotes(x), " appears twice");
       key_ = x;
     }
     return true;
@@ -125,7 +127,7 @@ class FileReader : public json::json_sax_t {
   }
   json* insert(json x) {
     if (section_ == Section::vocab)
-      corrupt("model.vocab: the id of ", quoted(last_piece()), " is not a number >= 0");
+      corrupt("model.vocab: the id of ", in_quotes(last_piece()), " is not a number >= 0");
     if (section_ == Section::merges)
       corrupt("model.merges[", merges(), "]: neither a string nor a pair of strings");
     if (open_.empty()) return &(rest = std::move(x));
@@ -161,11 +163,11 @@ StringList by_id(const FileReader& file, const std::string& source) {
   for (std::size_t entry = 0; entry < count; ++entry) {
     const auto id = static_cast<std::size_t>(file.vocab_ids[entry]);
     if (id >= count)
-      fail(ErrorKind::corrupt, source, ": model.vocab: ", quoted(file.vocab_pieces[entry]), " has id ", id,
+      fail(ErrorKind::corrupt, source, ": model.vocab: ", in_quotes(file.vocab_pieces[entry]), " has id ", id,
            ", but ", count, " pieces need the ids 0 to ", count - 1, " without gaps");
     if (entry_of_id[id] != kNone)
-      fail(ErrorKind::corrupt, source, ": model.vocab: ", quoted(file.vocab_pieces[entry_of_id[id]]), " and ",
-           quoted(file.vocab_pieces[entry]), " have the same id ", id);
+      fail(ErrorKind::corrupt, source, ": model.vocab: ", in_quotes(file.vocab_pieces[entry_of_id[id]]),
+           " and ", in_quotes(file.vocab_pieces[entry]), " have the same id ", id);
     entry_of_id[id] = entry;
   }
   StringList pieces;
@@ -176,13 +178,10 @@ StringList by_id(const FileReader& file, const std::string& source) {
 
 }  // namespace
 
-std::string quoted(std::string_view piece) {
-  constexpr std::size_t kMaxBytes = 60;
-  if (piece.size() <= kMaxBytes) return json(piece).dump(-1, ' ', false, json::error_handler_t::replace);
-  return json(piece.substr(0, kMaxBytes)).dump(-1, ' ', false, json::error_handler_t::ignore) + "...";
-}
-
 TokenizerFile read_tokenizer_json(std::string_view text, const std::string& source) {
+  constexpr std::size_t kMaxBytes = std::size_t{1} << 31;
+  if (text.size() > kMaxBytes)
+    fail(ErrorKind::corrupt, source, ": ", text.size(), " bytes are too many for a tokenizer");
   FileReader reader(source);
   json::sax_parse(text.data(), text.data() + text.size(), &reader);
   TokenizerFile file = read_pipeline(reader.rest, source);

@@ -26,7 +26,4 @@ struct TokenizerFile {
 /// Throws Error{corrupt} or Error{unsupported}, naming `source` and the part.
 TokenizerFile read_tokenizer_json(std::string_view json, const std::string& source);
 
-/// A piece for an error message: quoted, on one line, not too long.
-std::string quoted(std::string_view piece);
-
 }  // namespace carat

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/unicode.h"
 
 namespace carat {
@@ -34,7 +35,7 @@ class PipelineReader {
   }
   [[noreturn]] void unsupported(std::string_view part, const json& value) const {
     fail(ErrorKind::unsupported, source_, ": ", part, " is ",
-         quoted(value.dump(-1, ' ', false, kReplaceInvalid)),
+         in_quotes(value.dump(-1, ' ', false, kReplaceInvalid)),
          ", which Gemma's tokenizer does not use and Carat can't reproduce exactly");
   }
 

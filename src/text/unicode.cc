@@ -85,14 +85,6 @@ std::string replace_spaces(std::string_view text) {
   return normalized;
 }
 
-char32_t character_at(std::string_view text, std::size_t at) {
-  const std::size_t length = character_bytes(text, at);
-  if (length == 1) return byte_at(text, at);
-  char32_t code = byte_at(text, at) & (0x7Fu >> length);
-  for (std::size_t i = 1; i < length; ++i) code = code << 6 | (byte_at(text, at + i) & 0x3Fu);
-  return code;
-}
-
 char32_t character_before(std::string_view text, std::size_t end) {
   std::size_t begin = end - 1;
   while (begin > 0 && (byte_at(text, begin) & 0xC0u) == 0x80u) --begin;

@@ -37,7 +37,14 @@ inline std::size_t character_bytes(std::string_view text, std::size_t at) {
   return lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
 }
 /// The code point of the character that begins at text[at] of valid UTF-8.
-char32_t character_at(std::string_view text, std::size_t at);
+inline char32_t character_at(std::string_view text, std::size_t at) {
+  const std::size_t length = character_bytes(text, at);
+  const auto byte = [&](std::size_t i) { return char32_t{static_cast<unsigned char>(text[at + i])}; };
+  if (length == 1) return byte(0);
+  char32_t code = byte(0) & (0x7Fu >> length);
+  for (std::size_t i = 1; i < length; ++i) code = code << 6 | (byte(i) & 0x3Fu);
+  return code;
+}
 /// The code point of the character that ends just before text[end] of valid UTF-8; end > 0.
 char32_t character_before(std::string_view text, std::size_t end);
 

@@ -3,19 +3,23 @@
 #include <bit>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
+
 namespace carat {
 
-/// Many short strings behind one another in one allocation.
+/// Many short strings behind one another in one allocation; less than 4 GB in all.
 class StringList {
  public:
   void reserve(std::size_t count, std::size_t bytes) { ends_.reserve(count), bytes_.reserve(bytes); }
   void push_back(std::string_view text) {
     bytes_ += text;
-    ends_.push_back(bytes_.size());
+    CHECK(bytes_.size() <= std::numeric_limits<uint32_t>::max());
+    ends_.push_back(static_cast<uint32_t>(bytes_.size()));
   }
   std::size_t size() const { return ends_.size(); }
   std::size_t total_bytes() const { return bytes_.size(); }
@@ -26,7 +30,7 @@ class StringList {
 
  private:
   std::string bytes_;
-  std::vector<std::size_t> ends_;
+  std::vector<uint32_t> ends_;
 };
 
 class Vocabulary {
@@ -60,6 +64,13 @@ class Vocabulary {
     }
   }
 
+  /// The same, faster when the answer is `guess` or the id after it.
+  int32_t find(std::string_view piece, int32_t guess) const {
+    if ((*this)[guess] == piece) return guess;
+    if (guess + 1 < size() && (*this)[guess + 1] == piece) return guess + 1;
+    return find(piece);
+  }
+
  private:
   struct Slot {
     uint32_t tag = 0;  // hash bits, so that a probe rarely has to look at the piece
@@ -71,7 +82,7 @@ class Vocabulary {
 
   void insert(int32_t id) {
     if (slots_.size() < 2 * pieces_.size()) {
-      slots_.assign(std::bit_ceil(4 * pieces_.size()), Slot{});
+      slots_.assign(std::bit_ceil(2 * pieces_.size()), Slot{});
       for (int32_t earlier = 0; earlier < id; ++earlier) place(earlier);
     }
     place(id);
