@@ -80,37 +80,38 @@ double squared_error(const Int4Weights& weights, f16 scale) {
   return sum;
 }
 
-// The scale d for which each weight is the bf16 rounding of d * m, when there is one: such weights were
-// trained on this lattice, and it need not be the one that puts the largest weight at m = -8. `first_guess`
-// is w / m for the largest weight; every other weight then narrows the interval of possible d.
+bool rounds_to(const Int4Weights& weights, float d) {
+  return std::all_of(weights.begin(), weights.end(),
+                     [d](float w) { return to_float(to_bf16(d * round_to_integer(w / d))) == w; });
+}
+
+// Weights that were trained on a lattice are d * m rounded to bf16, where the largest weight need not be at m
+// = -8. Given that weight / m, finds the d of the others: each narrows the interval in which d can lie.
+// Prefers a scale that gives every weight back exactly, which exists when d was an f16 or bf16 number.
 bool on_lattice(const Int4Weights& weights, float first_guess, f16& scale) {
-  constexpr float kHalfUlp = 0x1p-8f;  // of bf16, relative to the smallest mantissa; checked exactly below
+  constexpr float kHalfUlp = 0x1p-8f;  // the most that rounding to bf16 changes a number, relatively
   float low = 0.f, high = std::numeric_limits<float>::infinity();
-  const float magnitude = std::abs(first_guess);
   for (const float w : weights) {
     const float m = round_to_integer(w / first_guess);
-    if (m < -8.f || m > 7.f) return false;
-    if (m == 0.f) {
-      if (std::abs(w) > magnitude * kHalfUlp) return false;
-      continue;
-    }
-    const float at = std::abs(w / m);
-    low = std::max(low, at * (1.f - kHalfUlp));
-    high = std::min(high, at * (1.f + kHalfUlp));
+    if (m < -8.f || m > 7.f || (m == 0.f && w != 0.f)) return false;
+    if (m == 0.f) continue;
+    low = std::max(low, w / m / first_guess * (1.f - kHalfUlp));
+    high = std::min(high, w / m / first_guess * (1.f + kHalfUlp));
   }
   if (low > high) return false;
-  const uint16_t sign = first_guess < 0.f ? 0x8000u : 0u;
-  for (uint16_t bits = to_f16_up(low).bits; to_float(f16{bits}) <= high; ++bits) {
-    const f16 candidate{static_cast<uint16_t>(bits | sign)};
-    const float d = to_float(candidate);
-    if (std::all_of(weights.begin(), weights.end(), [&](float w) {
-          return to_bf16(d * round_to_integer(w / first_guess)).bits == to_bf16(w + 0.f).bits;
-        })) {
+  scale = to_f16(first_guess * (low + high) / 2.f);
+  const auto inside = [&](f16 d) {
+    return to_float(d) / first_guess >= low && to_float(d) / first_guess <= high;
+  };
+  f16 candidate = to_f16_up(std::abs(first_guess) * low);
+  candidate.bits = static_cast<uint16_t>(candidate.bits | (first_guess < 0.f ? 0x8000u : 0u));
+  for (; to_float(candidate) / first_guess <= high; ++candidate.bits) {
+    if (rounds_to(weights, to_float(candidate))) {
       scale = candidate;
       return true;
     }
   }
-  return false;
+  return inside(scale);
 }
 
 Int4Block encode_int4(const Int4Weights& weights) {
