@@ -117,7 +117,10 @@ class HeaderReader {
     reject("holds ", in_quotes(digits), ", which is not a 64-bit integer");
   }
   bool boolean(bool) { reject("holds a boolean where none belongs"); }
-  bool null() { reject("holds a null where none belongs"); }
+  bool null() {
+    if (place_ != Place::file || !in_metadata_) reject("holds a null where none belongs");
+    return true;
+  }
   bool binary(json::binary_t&) { reject("holds binary data"); }
   bool parse_error(std::size_t position, const std::string&, const json::exception&) {
     fail(ErrorKind::corrupt, source_, ": the header is not valid JSON near byte ", position, " of it");

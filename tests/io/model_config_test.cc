@@ -18,12 +18,13 @@ json text_config() {
   return json::parse(R"({
     "model_type": "gemma4_text", "hidden_size": 64, "num_hidden_layers": 10, "num_attention_heads": 4,
     "num_key_value_heads": 2, "head_dim": 16, "global_head_dim": 32, "intermediate_size": 128,
-    "hidden_size_per_layer_input": 8, "vocab_size": 512, "vocab_size_per_layer_input": 500, "sliding_window": 16,
-    "num_kv_shared_layers": 5, "use_double_wide_mlp": true, "attention_k_eq_v": false, "rms_norm_eps": 1e-6,
-    "layer_types": ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention", "full_attention",
-                    "sliding_attention", "sliding_attention", "sliding_attention", "sliding_attention",
-                    "full_attention"],
-    "max_position_embeddings": 4096, "final_logit_softcapping": 30.0, "hidden_activation": "gelu_pytorch_tanh",
+    "hidden_size_per_layer_input": 8, "vocab_size": 512, "vocab_size_per_layer_input": 500,
+    "sliding_window": 16, "num_kv_shared_layers": 5, "use_double_wide_mlp": true, "attention_k_eq_v": false,
+    "layer_types": ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention",
+                    "full_attention", "sliding_attention", "sliding_attention", "sliding_attention",
+                    "sliding_attention", "full_attention"],
+    "rms_norm_eps": 1e-6, "max_position_embeddings": 4096, "final_logit_softcapping": 30.0,
+    "hidden_activation": "gelu_pytorch_tanh",
     "rope_parameters": {
       "full_attention": {"rope_type": "proportional", "rope_theta": 2e6, "partial_rotary_factor": 0.25},
       "sliding_attention": {"rope_type": "default", "rope_theta": 5000}}})");

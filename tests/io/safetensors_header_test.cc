@@ -48,6 +48,16 @@ TEST(SafetensorsHeader, AcceptsSpacesAfterTheJson) {
   EXPECT_EQ(parse(with_header(R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}     )")).size(), 1u);
 }
 
+TEST(SafetensorsHeader, MetadataHoldsTextsOnly) {
+  for (const char* value : {"{}", "null", R"({"a":"b"})"}) {
+    EXPECT_TRUE(parse(safetensors_file("{\"__metadata__\":" + std::string(value) + "}", "")).empty());
+  }
+  for (const char* value :
+       {"1", "[]", "\"x\"", R"({"a":1})", R"({"a":null})", R"({"a":{}})", R"({"a":["b"]})"}) {
+    expect_corrupt(safetensors_file("{\"__metadata__\":" + std::string(value) + "}", ""), {"__metadata__"});
+  }
+}
+
 TEST(SafetensorsHeader, KeepsTensorsOfUnknownDtype) {
   const auto tensors =
       parse(safetensors_file({{"vision", "F4", {3, 4}, "123456"}, {"x", "F32", {1}, "abcd"}}));
