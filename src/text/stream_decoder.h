@@ -18,7 +18,8 @@ class StreamDecoder {
                 bool skip_special);
 
   /// Text that has become certain with this token: whole UTF-8 characters, nothing that may still become part
-  /// of a stop string. Invalid bytes turn into U+FFFD as soon as they can't be completed.
+  /// of a stop string. Byte pieces wait for the end of their run, because decode() replaces a run with one
+  /// bad byte as a whole; from the first bad byte on, each of the run becomes U+FFFD at once.
   std::string push(int32_t token);
   /// What is held back, at the end of the stream.
   std::string finish();
