@@ -20,7 +20,7 @@ struct Request {
   std::vector<int32_t> prompt;  // not empty; bos is the caller's business
   SamplingParams sampling = {};
   int max_tokens = 256;                // 0: an empty reply, and the prompt isn't run
-  std::vector<std::string> stop = {};  // never part of the reply; none may be empty
+  std::vector<std::string> stop = {};  // UTF-8, not empty; never part of the reply
   bool ignore_eos = false;
 };
 
