@@ -14,7 +14,7 @@ prefix ?= /usr/local
 .PHONY: demo test build check format tidy install clean help
 
 demo: build  ## build the program and let the bundled model tell a story: make demo PROMPT="The fox said"
-	@build/release/carat run --prompt="$$DEMO_PROMPT"
+	@build/release/src/cli/carat run --prompt="$$DEMO_PROMPT"
 
 build:  ## build the program only
 	@tools/install_dependencies.sh program
