@@ -186,7 +186,8 @@ void CpuBlocks::set_positions(const Rows& rows) {
 void CpuBlocks::embed(const ModelPlan& m, const Rows& rows) {
   for_rows(rows.count(), [&](int row, int) {
     float* x = x_.row(row);
-    kernels_.decode_row(m.embed, rows.tokens[static_cast<std::size_t>(row)], m.embed_scale, x);
+    const int32_t token = rows.tokens[static_cast<std::size_t>(row)];
+    kernels_.decode_row(m.embed, m.embedding_row(token, m.embed), m.embed_scale, x);
     kernels_.rms_norm(x, m.first_norm.data(), m.norm_eps, m.d_model, xn_.row(row));
   });
 }
@@ -202,9 +203,8 @@ void CpuBlocks::per_layer_inputs(const ModelPlan& m, const Rows& rows) {
     for (int64_t at = 0; at < width; at += m.ple_dim) {
       kernels_.rms_norm(ple + at, m.ple_norm.data(), eps, m.ple_dim, ple + at);
     }
-    // Ids beyond the table (a smaller per-layer vocabulary) read the padding row, as in transformers.
     const int32_t token = rows.tokens[static_cast<std::size_t>(row)];
-    kernels_.decode_row(m.ple_table, token < m.ple_table.rows ? token : 0, m.ple_embed_scale, table_row);
+    kernels_.decode_row(m.ple_table, m.embedding_row(token, m.ple_table), m.ple_embed_scale, table_row);
     kernels_.weighted_sum(half, ple, half, table_row, width, ple);
   });
 }

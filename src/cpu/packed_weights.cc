@@ -174,6 +174,7 @@ PackedWeights::PackedWeights(const ModelPlan& plan, const PackOptions& options, 
   std::size_t total = 0;
   for (const Packing& matrix : list) {
     *matrix.packed = {WeightLayout::rows, matrix.source};
+    quantized_ |= is_quantized(matrix.format);
     if (options.in_place) continue;
     matrix.packed->layout = WeightLayout::panels;
     matrix.packed->linear.format = packed_format(matrix.format);

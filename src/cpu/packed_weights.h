@@ -42,10 +42,13 @@ class PackedWeights {
 
   /// Bytes of matrices that a decode step of one sequence reads.
   std::size_t bytes_per_token() const { return bytes_per_token_; }
+  /// Whether any matrix has fewer than 16 bits per weight.
+  bool quantized() const { return quantized_; }
 
  private:
   HugePages memory_;
   std::size_t bytes_per_token_ = 0;
+  bool quantized_ = false;
 };
 
 /// Panels [first, first + count) of w as a matrix of their own.
