@@ -110,6 +110,22 @@ TEST_F(GenerationText, HeldBackTextComesWithTheLastToken) {
   EXPECT_EQ(texts.front(), "");
 }
 
+// Byte pieces are held back until their run ends, so only the end of the reply shows that the stop string is
+// there.
+TEST_F(GenerationText, FindsAStopStringInTheBytesOfTheLastTokens) {
+  const int32_t q = tokenizer_->find("<0x51>");
+  ASSERT_GE(q, 0);
+  EngineOptions only_q;
+  for (int32_t id = 0; id < tokenizer_->vocab_size(); ++id) {
+    if (id != q) only_q.suppressed_tokens.push_back(id);
+  }
+  Engine engine = make_engine(only_q);
+  const Reply reply = engine.generate({.prompt = {2}, .max_tokens = 3, .stop = {"QQ"}}, {});
+  EXPECT_EQ(reply.tokens, (std::vector<int32_t>{q, q, q}));
+  EXPECT_EQ(reply.text, "");
+  EXPECT_EQ(reply.finish, FinishReason::stop);
+}
+
 TEST_F(GenerationText, CancelledReplyHasTheTextOfItsTokens) {
   Engine engine = make_engine();
   Request held = request(340);

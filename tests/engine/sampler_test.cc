@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -185,43 +187,52 @@ TEST(Sampler, DrawDependsOnSeedAndPositionAlone) {
   EXPECT_NE(draws(0), draws(~uint64_t{0}));
 }
 
-// Filters select from a large row with buffers and pivots; a full sort is the plain definition.
-TEST(Sampler, SelectionEqualsSortingForAnyOrderOfLogits) {
-  constexpr int kVocab = 5000;
-  const auto kept_by_sorting = [](const std::vector<float>& logits, const SamplingParams& params) {
-    std::vector<int32_t> ids(logits.size());
-    for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i);
-    std::ranges::stable_sort(ids, [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
-    if (params.top_k > 0) ids.resize(params.top_k);
-    double total = 0, sum = 0;
-    for (const int32_t id : ids) total += std::exp((logits[id] - logits[ids[0]]) / params.temperature);
-    std::size_t count = 0;
-    while (count < ids.size() && sum < params.top_p * total) {
-      sum += std::exp((logits[ids[count++]] - logits[ids[0]]) / params.temperature);
-    }
-    ids.resize(params.top_p < 1.f ? count : ids.size());
-    std::ranges::sort(ids);
-    return ids;
+/// The definition of top-k, top-p and the draw, with a sort.
+int32_t sample_by_sorting(const std::vector<float>& logits, const SamplingParams& params, int32_t position) {
+  std::vector<int32_t> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  std::ranges::stable_sort(ids, std::ranges::greater(), [&](int32_t id) { return logits[id]; });
+  if (params.top_k > 0) ids.resize(params.top_k);
+  const auto weight = [&, most = logits[ids[0]]](int32_t id) {
+    return std::exp((logits[id] - most) / params.temperature);
   };
+  double total = 0, mass = 0, sum = 0;
+  for (const int32_t id : ids) total += weight(id);
+  std::size_t kept = 0;
+  while (kept < ids.size() && mass < params.top_p * total) mass += weight(ids[kept++]);
+  ids.resize(params.top_p < 1.f ? kept : ids.size());
+  std::ranges::sort(ids);
+  total = 0;
+  for (const int32_t id : ids) total += weight(id);
+  const double target = random_uniform(params.seed, position) * total;
+  for (const int32_t id : ids) {
+    if ((sum += weight(id)) > target) return id;
+  }
+  return ids.back();
+}
+
+// The filters work with buffers, buckets and pivots; neither may show in what is drawn.
+TEST(Sampler, SelectionEqualsSortingForAnyOrderOfLogits) {
   for (const int order : {-1, 0, 1}) {
-    std::vector<float> logits(kVocab);
-    for (int id = 0; id < kVocab; ++id) logits[id] = 4.f * random_uniform(3, id) - 2.f;
+    std::vector<float> logits(5000);
+    for (std::size_t id = 0; id < logits.size(); ++id) logits[id] = 4.f * random_uniform(3, id) - 2.f;
     if (order > 0) std::ranges::sort(logits);
-    if (order < 0) std::ranges::sort(logits, std::greater<>());
-    for (const SamplingParams& base : {SamplingParams{.temperature = 0.05f, .top_k = 64},
-                                       SamplingParams{.temperature = 0.05f, .top_p = 0.6f},
-                                       SamplingParams{.temperature = 0.1f, .top_k = 3000, .top_p = 0.7f}}) {
-      const std::vector<int32_t> kept = kept_by_sorting(logits, base);
-      std::vector<int32_t> drawn;
-      for (int position = 0; position < 2000; ++position) {
-        drawn.push_back(sample_at(logits, base, position));
-        ASSERT_TRUE(std::ranges::binary_search(kept, drawn.back())) << "order " << order;
+    if (order < 0) std::ranges::sort(logits, std::ranges::greater());
+    for (const SamplingParams& params : {SamplingParams{.temperature = 0.05f, .top_k = 64},
+                                         SamplingParams{.temperature = 0.05f, .top_p = 0.6f},
+                                         SamplingParams{.temperature = 0.1f, .top_k = 3000, .top_p = 0.7f},
+                                         SamplingParams{.temperature = 1.f}}) {
+      for (int position = 0; position < 150; ++position) {
+        ASSERT_EQ(sample_at(logits, params, position), sample_by_sorting(logits, params, position))
+            << "order " << order << ", position " << position << ", top_k " << params.top_k;
       }
-      std::ranges::sort(drawn);
-      const auto distinct = std::ranges::unique(drawn).begin() - drawn.begin();
-      EXPECT_GE(distinct, std::min<std::ptrdiff_t>(kept.size(), 400) * 9 / 10) << "order " << order;
     }
   }
+}
+
+TEST(Sampler, MinPOfOneKeepsTheMostLikelyTokens) {
+  const SamplingParams params{.temperature = 1.f, .min_p = 1.f};
+  expect_distribution(count_draws({3.f, 2.9f, 3.f}, params, 4000), {1, 0, 1});
 }
 
 TEST(Sampler, DrawRowsEqualsSamplingEachRow) {

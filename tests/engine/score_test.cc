@@ -17,8 +17,8 @@ constexpr std::array<KvGroup, kKvGroups> kGroups{KvGroup{1, 1, 1, 0}, KvGroup{2,
 class ScoreTest : public testing::Test {
  protected:
   ScoreTest()
-      : limits_(size_kv(kGroups, 70, 1, 20)), runner_(kGroups, limits_, kVocab), pages_(kGroups, limits_) {
-    for (int i = 0; i < 70; ++i) tokens_.push_back(i * i % kVocab);
+      : limits_(size_kv(kGroups, 200, 1, 20)), runner_(kGroups, limits_, kVocab), pages_(kGroups, limits_) {
+    for (int i = 0; i < 200; ++i) tokens_.push_back(i * i % kVocab);
   }
   void expect_all_pages_free() const {
     for (int g = 0; g < kKvGroups; ++g) EXPECT_EQ(pages_.free_pages(g), limits_.pages[g]);
@@ -39,7 +39,7 @@ TEST_F(ScoreTest, GivesEveryPositionInOrderWhateverTheChunk) {
       ASSERT_EQ(position, next++);
       ASSERT_EQ(std::vector(logits.begin(), logits.end()), expected.push(tokens_[position], kVocab));
     });
-    EXPECT_EQ(next, 70);
+    EXPECT_EQ(next, 200);
     EXPECT_LE(runner_.largest_step(), 20);
     expect_all_pages_free();
   }
@@ -51,7 +51,7 @@ TEST_F(ScoreTest, AnEmptyTextHasNoPositions) {
 
 TEST_F(ScoreTest, RefusesWhatItCannotRunBeforeTheFirstStep) {
   const auto nothing = [](int, std::span<const float>) { FAIL(); };
-  std::vector<int32_t> too_long(200, 1), unknown{1, kVocab}, negative{-1};
+  std::vector<int32_t> too_long(300, 1), unknown{1, kVocab}, negative{-1};
   EXPECT_THROW(score(runner_, pages_, too_long, 8, nothing), Error);
   EXPECT_THROW(score(runner_, pages_, unknown, 8, nothing), Error);
   EXPECT_THROW(score(runner_, pages_, negative, 8, nothing), Error);
