@@ -56,16 +56,18 @@ constexpr int64_t quantized_cols(int64_t cols) { return (cols + 63) / 64 * 64; }
 enum class KvFormat { f32, f16 };
 
 /// Positions whose keys lie side by side: page_tokens must be a multiple.
-inline constexpr int kKeyBlock = 16;
+inline constexpr int kKeyBlock = 32;
 /// Positions that one attention partial covers. Chunks begin at multiples of it.
 inline constexpr int kAttentionChunk = 256;
 /// Largest head size.
 inline constexpr int kMaxHeadDim = 512;
 
+/// Floats between the V of neighbouring positions.
+constexpr int padded_head_dim(int head_dim) { return (head_dim + 31) / 32 * 32; }
+
 /// K and V of one layer, one KV head and one sequence. Position p lies in page pages[p / page_tokens], that
-/// is at page * page_stride bytes from `keys` and `values`. In a page K is [page_tokens / 16, head_dim, 16]
-/// (transposed in blocks, so that scores need no horizontal sums) and V is [page_tokens, head_dim rounded up
-/// to 16].
+/// is at page * page_stride bytes from `keys` and `values`. In a page K is [page_tokens / 32, head_dim, 32]
+/// (transposed in blocks, so that scores need no horizontal sums) and V is [page_tokens, padded_head_dim].
 struct KvView {
   KvFormat format;
   int head_dim;     // a multiple of 2, at most kMaxHeadDim
@@ -78,7 +80,7 @@ struct KvView {
 
 /// Bytes of K, and as many of V, in one page of one layer and KV head.
 constexpr int64_t kv_page_bytes(KvFormat format, int page_tokens, int head_dim) {
-  return int64_t{page_tokens} * ((head_dim + 15) / 16 * 16) * (format == KvFormat::f32 ? 4 : 2);
+  return int64_t{page_tokens} * padded_head_dim(head_dim) * (format == KvFormat::f32 ? 4 : 2);
 }
 
 /// The queries that read one KV head: `heads` query heads of each of `tokens` neighbouring tokens of one

@@ -16,8 +16,6 @@ struct Positions {
   int32_t first, last;
 };
 
-inline int32_t value_stride(const KvView& kv) { return (kv.head_dim + 15) / 16 * 16; }
-
 inline Positions visible(const AttentionQueries& queries, int token) {
   const int32_t last = queries.first_position + token + 1;
   return {queries.window > 0 && last > queries.window ? last - queries.window : 0, last};
@@ -30,14 +28,16 @@ inline Positions visible_part(const AttentionQueries& queries, int chunk) {
   return {first > begin ? first : begin, last < end ? last : end};
 }
 
-/// Calls run(page, first, last) for the pieces of `range` that lie in one page; first and last count from the
-/// page's beginning.
+/// Calls run(page bytes' offset, first, last, offset of the next page) for the pieces of `range` that lie in
+/// one page; first and last count from the page's beginning. The next page of the last piece is the page
+/// itself.
 template <class Run>
-void for_each_page(const KvView& kv, Positions range, Run&& run) {
+void for_each_page(const KvView& kv, Positions range, const Run& run) {
   for (int32_t position = range.first; position < range.last;) {
     const int32_t index = position / kv.page_tokens, begin = index * kv.page_tokens;
     const int32_t end = range.last < begin + kv.page_tokens ? range.last : begin + kv.page_tokens;
-    run(kv.pages[index], position - begin, end - begin);
+    const int32_t next = kv.pages[end < range.last ? index + 1 : index];
+    run(kv.pages[index] * kv.page_stride, position - begin, end - begin, next * kv.page_stride);
     position = end;
   }
 }
@@ -48,15 +48,11 @@ void chunk_scores(const KvView& kv, Positions range, int32_t chunk_begin, const 
                   float* scores) {
   const Positions blocks{range.first / kKeyBlock * kKeyBlock, range.last};
   float* out = scores + (blocks.first - chunk_begin);
-  for_each_page(kv, blocks, [&](int32_t page, int32_t first, int32_t last) {
-    const T* keys = reinterpret_cast<const T*>(kv.keys + page * kv.page_stride);
-    for (int32_t at = first; at < last; at += kPanelRows) {
-      const int rows =
-          (static_cast<int>(min_of(last - at, kPanelRows)) + kKeyBlock - 1) / kKeyBlock * kKeyBlock;
-      const StridedColumns<T> left{keys + int64_t{at} * kv.head_dim, kKeyBlock,
-                                   int64_t{kKeyBlock} * kv.head_dim};
-      float_panel(left, kv.head_dim, q, kv.head_dim, queries, {out, kAttentionChunk, rows, false});
-      out += rows;
+  for_each_page(kv, blocks, [&](int64_t page, int32_t first, int32_t last, int64_t next_page) {
+    const T* keys = reinterpret_cast<const T*>(kv.keys + page);
+    for (int32_t at = first; at < last; at += kKeyBlock, out += kKeyBlock) {
+      const StridedColumns<T> left{keys + int64_t{at} * kv.head_dim, kKeyBlock, 16, next_page - page};
+      float_panel(left, kv.head_dim, q, kv.head_dim, queries, {out, kAttentionChunk, kKeyBlock, false});
     }
   });
 }
@@ -84,15 +80,16 @@ inline void chunk_softmax(float* scores, Positions seen, Positions all, float* m
 template <class T>
 void chunk_context(const KvView& kv, Positions range, int32_t chunk_begin, const float* weights, int queries,
                    float* context) {
-  const int32_t stride = value_stride(kv);
+  const int32_t stride = padded_head_dim(kv.head_dim);
   bool accumulate = false;
   const float* x = weights + (range.first - chunk_begin);
-  for_each_page(kv, range, [&](int32_t page, int32_t first, int32_t last) {
-    const T* values = reinterpret_cast<const T*>(kv.values + page * kv.page_stride) + int64_t{first} * stride;
+  for_each_page(kv, range, [&](int64_t page, int32_t first, int32_t last, int64_t next_page) {
+    const T* values = reinterpret_cast<const T*>(kv.values + page) + int64_t{first} * stride;
     for (int d = 0; d < kv.head_dim; d += kPanelRows) {
+      const StridedColumns<T> left{values + d, stride, 16, next_page - page};
       const TileOutput out{context + d, kv.head_dim, static_cast<int>(min_of(kv.head_dim - d, kPanelRows)),
                            accumulate};
-      float_panel(StridedColumns<T>{values + d, stride, 16}, last - first, x, kAttentionChunk, queries, out);
+      float_panel(left, last - first, x, kAttentionChunk, queries, out);
     }
     x += last - first;
     accumulate = true;
@@ -219,7 +216,8 @@ void store_position(const KvView& kv, int32_t position, const float* k, const fl
   const int64_t page = kv.pages[position / kv.page_tokens], in_page = position % kv.page_tokens;
   T* keys =
       reinterpret_cast<T*>(kv.keys + page * kv.page_stride) + in_page / kKeyBlock * kKeyBlock * kv.head_dim;
-  T* values = reinterpret_cast<T*>(kv.values + page * kv.page_stride) + in_page * value_stride(kv);
+  T* values =
+      reinterpret_cast<T*>(kv.values + page * kv.page_stride) + in_page * padded_head_dim(kv.head_dim);
   T* key = keys + in_page % kKeyBlock;
   T converted[16];
   for (int d = 0; d < kv.head_dim; d += 16) {

@@ -66,10 +66,11 @@ inline float mean_square(const float* x, int64_t n) {
   Floats sums[4] = {broadcast(0.f), broadcast(0.f), broadcast(0.f), broadcast(0.f)};
   int64_t i = 0;
   for (; i + 64 <= n; i += 64) {
-    unroll<4>([&](auto j) {
+    CARAT_UNROLL
+    for (int j = 0; j < 4; ++j) {
       const Floats value = load(x + i + 16 * j);
       sums[j] = fma(value, value, sums[j]);
-    });
+    }
   }
   for (; i < n; i += 16) {
     const Floats value = load_first(x + i, static_cast<int>(min_of(n - i, 16)));

@@ -9,8 +9,8 @@
 
 namespace carat::CARAT_ISA {
 
-/// The three shapes in which integer weights reach a tile. `half` is the first half (16 rows) of the panel
-/// that the tile computes. A quad is 4 neighbouring column pairs.
+/// The three shapes in which integer weights reach a tile. A quad is 4 neighbouring column pairs of 16 rows;
+/// `half` says of which 16.
 struct Int8Groups {
   static constexpr int kGroup = kInt8Block;
   const std::byte* at;
@@ -23,7 +23,11 @@ struct Int8Groups {
     }
   };
   Quad quad(int64_t group, int index, int half) const {
-    return {at + group * kInt8GroupBytes + 64 + 256 * index + 32 * half};
+    const std::byte* quad = at + group * kInt8GroupBytes + 64 + 256 * index;
+    // Both halves are in the same four cache lines; each asks for two of those that come later.
+    prefetch(quad + kPrefetchBytes + 128 * half);
+    prefetch(quad + kPrefetchBytes + 128 * half + 64);
+    return {quad + 32 * half};
   }
   Floats scales(int64_t group, int half) const {
     return load_f16(reinterpret_cast<const uint16_t*>(at + group * kInt8GroupBytes + 32 * half));
@@ -45,15 +49,17 @@ struct Int4Groups {
     }
   };
   Quad quad(int64_t group, int index, int half) const {
-    return {load_words(
-        reinterpret_cast<const int16_t*>(at + group * kInt4GroupBytes + 64 + 64 * (4 * half + index)))};
+    const std::byte* quad = at + group * kInt4GroupBytes + 64 + 64 * (4 * half + index);
+    prefetch(quad + kPrefetchBytes);
+    return {load_words(reinterpret_cast<const int16_t*>(quad))};
   }
   Floats scales(int64_t group, int half) const {
+    prefetch(at + group * kInt4GroupBytes + kPrefetchBytes);
     return load_f16(reinterpret_cast<const uint16_t*>(at + group * kInt4GroupBytes + 32 * half));
   }
 };
 
-/// Unpacked once for many tokens: words [2, column pairs, 16 rows, 2], scales [groups, 32].
+/// Widened once for many tokens: words [2, column pairs, 16 rows, 2], scales [groups, 32].
 template <int group_columns>
 struct WidenedGroups {
   static constexpr int kGroup = group_columns;
@@ -74,72 +80,94 @@ struct WidenedGroups {
   Floats scales(int64_t group, int half) const { return load(group_scales + 32 * group + 16 * half); }
 };
 
-/// The same output as a float tile's, with the scales of the activation rows once the last columns are in.
+/// The same output as a float tile's, times the scales of the activation rows once the last columns are in.
 struct IntOutput {
   TileOutput tile;
   const float* token_scales;  // null before the last columns
 
+  IntOutput second_half() const { return {tile.second_half(), token_scales}; }
   IntOutput from_token(int token) const {
     return {tile.from_token(token), token_scales ? token_scales + token : nullptr};
   }
+  void emit(int token, int vector, Floats sums) const {
+    const int rows = tile.rows - 16 * vector, count = rows < 16 ? rows : 16;
+    if (count <= 0) return;
+    float* at = tile.y + token * tile.stride + 16 * vector;
+    if (tile.accumulate) sums = add(load_first(at, count), sums);
+    if (token_scales) sums = mul(sums, broadcast(token_scales[token]));
+    store_first(at, sums, count);
+  }
 };
 
-inline void emit(const IntOutput& out, int token, int row, Floats sums) {
-  const TileOutput& tile = out.tile;
-  const int count = tile.rows - row < 16 ? tile.rows - row : 16;
-  if (count <= 0) return;
-  const float* y = tile.y + token * tile.stride + row;
-  if (tile.accumulate) sums = add(load_first(y, count), sums);
-  if (out.token_scales) sums = mul(sums, broadcast(out.token_scales[token]));
-  store_first(tile.y + token * tile.stride + row, sums, count);
+/// Adds the products of column pair j of a quad.
+template <int j, int tokens, class Quad>
+[[gnu::always_inline]] inline void add_pair(const Quad (&quads)[kTileVectors], const int16_t* x,
+                                            int64_t x_stride, Ints (&dots)[tokens][kTileVectors]) {
+  Words weights[kTileVectors];
+  CARAT_UNROLL
+  for (int s = 0; s < kTileVectors; ++s) weights[s] = quads[s].template pair<j>();
+  CARAT_UNROLL
+  for (int t = 0; t < tokens; ++t) {
+    const Words pair = broadcast_pair(x + t * x_stride + 2 * j);
+    CARAT_UNROLL
+    for (int s = 0; s < kTileVectors; ++s) dots[t][s] = dot_pairs(dots[t][s], weights[s], pair);
+  }
 }
 
-template <int vectors, int tokens, class Left>
+template <int tokens, class Left>
 void int_tile(const Left& left, int first_half, int64_t groups, const int16_t* x, int64_t x_stride,
               const IntOutput& out) {
-  Floats sums[tokens][vectors];
-  unroll<tokens>([&](auto t) { unroll<vectors>([&](auto s) { sums[t][s] = broadcast(0.f); }); });
-  for (int64_t group = 0; group < groups; ++group, x += Left::kGroup) {
-    Ints dots[tokens][vectors];
-    unroll<tokens>([&](auto t) { unroll<vectors>([&](auto s) { dots[t][s] = broadcast(int32_t{0}); }); });
-    for (int index = 0; index < Left::kGroup / 8; ++index) {
-      typename Left::Quad quads[vectors];
-      unroll<vectors>([&](auto s) { quads[s] = left.quad(group, index, first_half + s); });
-      unroll<4>([&](auto j) {
-        Words weights[vectors];
-        unroll<vectors>([&](auto s) { weights[s] = quads[s].template pair<j()>(); });
-        unroll<tokens>([&](auto t) {
-          const Words pair = broadcast_pair(x + t * x_stride + 8 * index + 2 * j);
-          unroll<vectors>([&](auto s) { dots[t][s] = dot_pairs(dots[t][s], weights[s], pair); });
-        });
-      });
-    }
-    unroll<vectors>([&](auto s) {
-      const Floats scale = left.scales(group, first_half + s);
-      unroll<tokens>([&](auto t) { sums[t][s] = fma(to_floats(dots[t][s]), scale, sums[t][s]); });
-    });
+  Floats sums[tokens][kTileVectors];
+  CARAT_UNROLL
+  for (int t = 0; t < tokens; ++t) {
+    CARAT_UNROLL
+    for (int s = 0; s < kTileVectors; ++s) sums[t][s] = broadcast(0.f);
   }
-  unroll<tokens>([&](auto t) { unroll<vectors>([&](auto s) { emit(out, t, 16 * s, sums[t][s]); }); });
+  for (int64_t group = 0; group < groups; ++group) {
+    Ints dots[tokens][kTileVectors];
+    CARAT_UNROLL
+    for (int t = 0; t < tokens; ++t) {
+      CARAT_UNROLL
+      for (int s = 0; s < kTileVectors; ++s) dots[t][s] = broadcast(int32_t{0});
+    }
+    for (int index = 0; index < Left::kGroup / 8; ++index, x += 8) {
+      typename Left::Quad quads[kTileVectors];
+      CARAT_UNROLL
+      for (int s = 0; s < kTileVectors; ++s) quads[s] = left.quad(group, index, first_half + s);
+      add_pair<0>(quads, x, x_stride, dots);
+      add_pair<1>(quads, x, x_stride, dots);
+      add_pair<2>(quads, x, x_stride, dots);
+      add_pair<3>(quads, x, x_stride, dots);
+    }
+    CARAT_UNROLL
+    for (int s = 0; s < kTileVectors; ++s) {
+      const Floats scale = left.scales(group, first_half + s);
+      CARAT_UNROLL
+      for (int t = 0; t < tokens; ++t) sums[t][s] = fma(to_floats(dots[t][s]), scale, sums[t][s]);
+    }
+  }
+  CARAT_UNROLL
+  for (int t = 0; t < tokens; ++t) {
+    CARAT_UNROLL
+    for (int s = 0; s < kTileVectors; ++s) out.emit(t, s, sums[t][s]);
+  }
 }
 
-template <int vectors, class Left>
+template <class Left>
 void int_tiles(const Left& left, int first_half, int64_t groups, const int16_t* x, int64_t x_stride,
                int tokens, const IntOutput& out) {
   cover_with_tiles<kTileTokens>(tokens, [&](int first, auto size) {
-    int_tile<vectors, size()>(left, first_half, groups, x + first * x_stride, x_stride,
-                              out.from_token(first));
+    int_tile<size()>(left, first_half, groups, x + first * x_stride, x_stride, out.from_token(first));
   });
 }
 
 template <class Left>
 void int_panel(const Left& left, int64_t groups, const int16_t* x, int64_t x_stride, int tokens,
                const IntOutput& out) {
-  if constexpr (kTileRows == 32) {
-    if (out.tile.rows > 16) return int_tiles<2>(left, 0, groups, x, x_stride, tokens, out);
-  } else if (out.tile.rows > 16) {
-    int_tiles<1>(left, 1, groups, x, x_stride, tokens, {out.tile.from_row(16), out.token_scales});
+  int_tiles(left, 0, groups, x, x_stride, tokens, out);
+  if (kTileVectors == 1 && out.tile.rows > 16) {
+    int_tiles(left, 1, groups, x, x_stride, tokens, out.second_half());
   }
-  int_tiles<1>(left, 0, groups, x, x_stride, tokens, out);
 }
 
 /// Widens `groups` groups to words [2, groups * kGroup / 2, 16, 2] and scales [groups, 32].
@@ -152,7 +180,10 @@ void widen_groups(const Groups& packed, int64_t groups, int16_t* words, float* s
       int16_t* to = words + 16 * (half * depth + group * Groups::kGroup);
       for (int index = 0; index < Groups::kGroup / 8; ++index) {
         const typename Groups::Quad quad = packed.quad(group, index, half);
-        unroll<4>([&](auto j) { store_words(to + 128 * index + 32 * j, quad.template pair<j()>()); });
+        store_words(to + 128 * index, quad.template pair<0>());
+        store_words(to + 128 * index + 32, quad.template pair<1>());
+        store_words(to + 128 * index + 64, quad.template pair<2>());
+        store_words(to + 128 * index + 96, quad.template pair<3>());
       }
     }
   }
@@ -173,7 +204,7 @@ void int_block(const MatmulWeights& w, int64_t first, int64_t count, int64_t k, 
     const Groups packed{w.linear.data + panel * panel_size + k / Groups::kGroup * group_size};
     const int rows = static_cast<int>(min_of(w.linear.rows - panel * kPanelRows, kPanelRows));
     const IntOutput out{{y + panel * kPanelRows, y_stride, rows, k > 0}, token_scales};
-    if (tokens <= kTileTokens) {
+    if (tokens <= kDirectTokens) {
       int_panel(packed, groups, values, x.quantized_stride, tokens, out);
     } else {
       widen_groups(packed, groups, words, scales);
@@ -183,12 +214,10 @@ void int_block(const MatmulWeights& w, int64_t first, int64_t count, int64_t k, 
   }
 }
 
-/// Small batches stream each panel from beginning to end; larger ones keep a block of the tokens' columns in
-/// cache.
 template <class Groups>
 void int_panels_of(const MatmulWeights& w, int64_t first, int64_t count, const Activations& x, int tokens,
                    float* y, int64_t y_stride) {
-  const int64_t cols = w.linear.cols, step = tokens <= kTileTokens ? 1 : count;
+  const int64_t cols = w.linear.cols, step = panels_at_once(cols * 2 * tokens, count);
   for (int64_t panel = first; panel < first + count; panel += step) {
     for (int64_t k = 0; k < cols; k += kDepth) {
       int_block<Groups>(w, panel, step, k, min_of(cols - k, kDepth), x, tokens, y, y_stride);

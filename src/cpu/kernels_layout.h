@@ -19,6 +19,13 @@ inline constexpr int kDepth = 512;
 
 inline int64_t min_of(int64_t a, int64_t b) { return a < b ? a : b; }
 
+/// In which order a matrix product takes the blocks of `count` panels. While the activations fit in the L2
+/// cache each panel is streamed from its beginning to its end (1 panel at once). Beyond that, all panels take
+/// their turn with one block of columns, so that this block of the activations stays in the cache.
+inline int64_t panels_at_once(int64_t activation_bytes, int64_t count) {
+  return activation_bytes <= (1 << 20) ? 1 : count;
+}
+
 /// 16 rows of 32-bit units [unit, unit + 16) as stored, transposed: lane r of out[i] is unit `unit + i` of
 /// row first_row + r. Units past `bytes` are zero.
 inline void transpose_rows(const Linear& w, int64_t row_size, int64_t first_row, int64_t at_byte,

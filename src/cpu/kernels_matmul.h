@@ -16,17 +16,26 @@ namespace carat::CARAT_ISA {
 inline constexpr int kTokenBlock = 512;
 
 /// bf16 panels hold, per column, 16 lanes of 32 bits: row r in the lower half, row r + 16 in the upper one,
-/// which a shift and a mask turn into float32.
+/// which a shift and a mask turn into float32. `half` is the tile's half of the panel where a tile has 16
+/// rows.
 struct Bf16Columns {
   const std::byte* at;
+  int half = 0;
 
-  template <int vectors>
-  [[gnu::always_inline]] void load_column(int64_t k, Floats (&out)[vectors]) const {
-    static_assert(vectors == 2);
+  [[gnu::always_inline]] void load_column(int64_t k, Floats (&out)[kTileVectors]) const {
     const Ints pair = load_ints(at + 64 * k);
-    out[0] = as_floats(shift_left<16>(pair));
-    out[1] = as_floats(bit_and(pair, 0xffff0000u));
+    prefetch(at + 64 * k + kPrefetchBytes);
+    if constexpr (kTileVectors == 2) {
+      out[0] = lower(pair);
+      out[1] = upper(pair);
+    } else {
+      out[0] = half == 0 ? lower(pair) : upper(pair);
+    }
   }
+  Bf16Columns second_half() const { return {at, 1}; }
+
+  static Floats lower(Ints pair) { return as_floats(shift_left<16>(pair)); }
+  static Floats upper(Ints pair) { return as_floats(bit_and(pair, 0xffff0000u)); }
 };
 
 inline TileOutput panel_output(const MatmulWeights& w, int64_t panel, float* y, int64_t y_stride,
@@ -35,8 +44,6 @@ inline TileOutput panel_output(const MatmulWeights& w, int64_t panel, float* y, 
   const int64_t rows = w.linear.rows - row;
   return {y + row, y_stride, static_cast<int>(rows < kPanelRows ? rows : kPanelRows), accumulate};
 }
-
-inline StridedColumns<float> widened(const float* block, int64_t depth) { return {block, 16, 16 * depth}; }
 
 /// Columns [k, k + depth) of a panel as float32 [2, depth, 16]: in place or in the buffer.
 inline const float* widen_block(const MatmulWeights& w, int64_t panel, int64_t k, int64_t depth,
@@ -48,40 +55,42 @@ inline const float* widen_block(const MatmulWeights& w, int64_t panel, int64_t k
   const std::byte* at =
       w.linear.data + panel_bytes(w.linear.format, w.linear.cols) * static_cast<size_t>(panel);
   if (w.linear.format == WeightFormat::f32) return reinterpret_cast<const float*>(at) + kPanelRows * k;
-  const Bf16Columns columns{at + 64 * k};
+  at += 64 * k;
   for (int64_t i = 0; i < depth; ++i) {
-    Floats column[2];
-    columns.load_column(i, column);
-    store(buffer + 16 * i, column[0]);
-    store(buffer + 16 * (depth + i), column[1]);
+    const Ints pair = load_ints(at + 64 * i);
+    prefetch(at + 64 * i + kPrefetchBytes);
+    store(buffer + 16 * i, Bf16Columns::lower(pair));
+    store(buffer + 16 * (depth + i), Bf16Columns::upper(pair));
   }
   return buffer;
 }
 
-inline void stream_float_panels(const MatmulWeights& w, int64_t first, int64_t count, const Activations& x,
-                                int tokens, float* y, int64_t y_stride) {
-  const int64_t cols = w.linear.cols;
-  const std::byte* at = w.linear.data + panel_bytes(w.linear.format, cols) * static_cast<size_t>(first);
+/// Columns [k, k + depth) of panels [first, first + count) for all tokens.
+inline void float_block(const MatmulWeights& w, int64_t first, int64_t count, int64_t k, int64_t depth,
+                        const Activations& x, int tokens, float* y, int64_t y_stride) {
+  alignas(64) float buffer[kPanelRows * kDepth];
+  const bool widen =
+      w.layout == WeightLayout::rows || w.linear.format != WeightFormat::bf16 || tokens > kDirectTokens;
+  const float* values = x.values + k;
   for (int64_t panel = first; panel < first + count; ++panel) {
-    for (int64_t k = 0; k < cols; k += kDepth) {
-      const int64_t depth = cols - k < kDepth ? cols - k : kDepth;
-      const TileOutput out = panel_output(w, panel, y, y_stride, k > 0);
-      float_tiles<2, kDirectTokens>(Bf16Columns{at}, depth, x.values + k, x.stride, tokens, out);
-      at += 64 * depth;
+    const TileOutput out = panel_output(w, panel, y, y_stride, k > 0);
+    if (widen) {
+      const float* block = widen_block(w, panel, k, depth, buffer);
+      const StridedColumns<float> left{block, 16, 16 * depth, 0};
+      float_panel(left, depth, values, x.stride, tokens, out);
+    } else {
+      const Bf16Columns left{w.linear.data + 64 * (panel * w.linear.cols + k)};
+      float_panel(left, depth, values, x.stride, tokens, out);
     }
   }
 }
 
-inline void block_float_panels(const MatmulWeights& w, int64_t first, int64_t count, const Activations& x,
-                               int tokens, float* y, int64_t y_stride) {
-  alignas(64) float buffer[kPanelRows * kDepth];
-  const int64_t cols = w.linear.cols;
-  for (int64_t k = 0; k < cols; k += kDepth) {
-    const int64_t depth = cols - k < kDepth ? cols - k : kDepth;
-    for (int64_t panel = first; panel < first + count; ++panel) {
-      const StridedColumns<float> left = widened(widen_block(w, panel, k, depth, buffer), depth);
-      const TileOutput out = panel_output(w, panel, y, y_stride, k > 0);
-      float_panel(left, depth, x.values + k, x.stride, tokens, out);
+inline void float_panels(const MatmulWeights& w, int64_t first, int64_t count, const Activations& x,
+                         int tokens, float* y, int64_t y_stride) {
+  const int64_t cols = w.linear.cols, step = panels_at_once(cols * 4 * tokens, count);
+  for (int64_t panel = first; panel < first + count; panel += step) {
+    for (int64_t k = 0; k < cols; k += kDepth) {
+      float_block(w, panel, step, k, min_of(cols - k, kDepth), x, tokens, y, y_stride);
     }
   }
 }
@@ -97,11 +106,8 @@ inline void matmul(const MatmulWeights& w, int64_t first, int64_t count, const A
     float* out = y + t * y_stride;
     if (w.quantized()) {
       int_panels(w, first, count, part, block, out, y_stride);
-    } else if (w.layout == WeightLayout::panels && w.linear.format == WeightFormat::bf16 &&
-               block <= kDirectTokens) {
-      stream_float_panels(w, first, count, part, block, out, y_stride);
     } else {
-      block_float_panels(w, first, count, part, block, out, y_stride);
+      float_panels(w, first, count, part, block, out, y_stride);
     }
   }
 }

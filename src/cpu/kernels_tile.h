@@ -1,37 +1,46 @@
-// The register tile of float32 arithmetic: up to kTileRows rows times kTileTokens right-hand sides held in
+// The register tile of float32 arithmetic: kTileRows rows times up to kTileTokens right-hand sides held in
 // registers while the columns go by. Matrix products and both halves of attention are made of it. Compiled
 // once per ISA.
 #pragma once
 #include <cstdint>
 #include <type_traits>
 
+/// Loops over registers: an array of vectors stays in registers only if every index is a constant.
+#define CARAT_UNROLL _Pragma("GCC unroll 16")
+
 namespace carat::CARAT_ISA {
 
-/// Calls f(integral_constant<int, 0>) ... f(integral_constant<int, count - 1>): a loop that is always
-/// unrolled.
-template <int count, class F>
-[[gnu::always_inline]] inline void unroll(F&& f) {
-  if constexpr (count > 0) {
-    unroll<count - 1>(f);
-    f(std::integral_constant<int, count - 1>{});
-  }
-}
+/// Vectors of 16 rows in a tile. Panels have 32 rows; where a tile has 16, the two halves are tiles of their
+/// own.
+inline constexpr int kTileVectors = kTileRows / 16;
+
+/// The largest batch for which weights are widened in registers, once per tile. For larger ones they are
+/// widened into a buffer first, once for all tiles.
+inline constexpr int kDirectTokens = 2 * kTileTokens;
+
+/// How far ahead of its use streamed memory is asked for. The hardware's prefetcher stops at every 4 KiB;
+/// with this, a loop that also computes reads as fast as one that does nothing else.
+inline constexpr int kPrefetchBytes = 8192;
 
 inline Floats load_as_floats(const float* p) { return load(p); }
 inline Floats load_as_floats(const uint16_t* p) { return load_f16(p); }
 
-/// 16 or 32 rows of a left-hand side: 16 rows of column k begin at `at + k * stride`, 16 more `apart` behind
-/// them.
+/// 32 rows of a left-hand side: rows 0-15 of column k begin at `at + k * stride`, rows 16-31 `apart` behind
+/// them. The bytes `ahead` of each are prefetched.
 template <class T>
 struct StridedColumns {
   const T* at;
-  int64_t stride, apart;
+  int64_t stride, apart, ahead;
 
-  template <int vectors>
-  [[gnu::always_inline]] void load_column(int64_t k, Floats (&out)[vectors]) const {
-    unroll<vectors>([&](auto s) { out[s] = load_as_floats(at + k * stride + s * apart); });
+  [[gnu::always_inline]] void load_column(int64_t k, Floats (&out)[kTileVectors]) const {
+    CARAT_UNROLL
+    for (int s = 0; s < kTileVectors; ++s) {
+      const T* from = at + k * stride + s * apart;
+      prefetch(reinterpret_cast<const char*>(from) + ahead);
+      out[s] = load_as_floats(from);
+    }
   }
-  StridedColumns second_half() const { return {at + apart, stride, apart}; }
+  StridedColumns second_half() const { return {at + apart, stride, apart, ahead}; }
 };
 
 /// Where a tile's sums go: y[t * stride + row], of which `rows` rows exist; added to what is there, or
@@ -42,69 +51,85 @@ struct TileOutput {
   int rows;
   bool accumulate;
 
-  TileOutput from_row(int row) const { return {y + row, stride, rows - row, accumulate}; }
+  TileOutput second_half() const { return {y + 16, stride, rows - 16, accumulate}; }
   TileOutput from_token(int token) const { return {y + token * stride, stride, rows, accumulate}; }
-};
 
-/// One vector of 16 rows, of which the last vector of a matrix may have fewer.
-inline void emit(const TileOutput& out, int token, int row, Floats sums) {
-  float* y = out.y + token * out.stride + row;
-  if (out.rows - row >= 16) {
-    store(y, out.accumulate ? add(load(y), sums) : sums);
-  } else if (out.rows > row) {
-    const int count = out.rows - row;
-    store_first(y, out.accumulate ? add(load_first(y, count), sums) : sums, count);
+  void emit(int token, int vector, Floats sums) const {
+    float* at = y + token * stride + 16 * vector;
+    const int count = rows - 16 * vector;
+    if (count >= 16) {
+      store(at, accumulate ? add(load(at), sums) : sums);
+    } else if (count > 0) {
+      store_first(at, accumulate ? add(load_first(at, count), sums) : sums, count);
+    }
   }
-}
+};
 
 /// out = sum over k < depth of left[:, k] * x[token, k]. Each sum is one chain of fused multiply-adds in the
 /// order of k, whatever the shape of the tile, so a result doesn't depend on what else is in the tile.
-template <int vectors, int tokens, class Left>
+template <int tokens, class Left>
 void float_tile(const Left& left, int64_t depth, const float* x, int64_t x_stride, const TileOutput& out) {
-  Floats sums[tokens][vectors];
-  unroll<tokens>([&](auto t) { unroll<vectors>([&](auto s) { sums[t][s] = broadcast(0.f); }); });
-  for (int64_t k = 0; k < depth; ++k) {
-    Floats column[vectors];
-    left.load_column(k, column);
-    unroll<tokens>([&](auto t) {
-      const Floats value = broadcast(x[t * x_stride + k]);
-      unroll<vectors>([&](auto s) { sums[t][s] = fma(column[s], value, sums[t][s]); });
-    });
+  Floats sums[tokens][kTileVectors];
+  CARAT_UNROLL
+  for (int t = 0; t < tokens; ++t) {
+    CARAT_UNROLL
+    for (int s = 0; s < kTileVectors; ++s) sums[t][s] = broadcast(0.f);
   }
-  unroll<tokens>([&](auto t) { unroll<vectors>([&](auto s) { emit(out, t, 16 * s, sums[t][s]); }); });
+  for (int64_t k = 0; k < depth; ++k) {
+    Floats column[kTileVectors];
+    left.load_column(k, column);
+    CARAT_UNROLL
+    for (int t = 0; t < tokens; ++t) {
+      const Floats value = broadcast(x[t * x_stride + k]);
+      CARAT_UNROLL
+      for (int s = 0; s < kTileVectors; ++s) sums[t][s] = fma(column[s], value, sums[t][s]);
+    }
+  }
+  CARAT_UNROLL
+  for (int t = 0; t < tokens; ++t) {
+    CARAT_UNROLL
+    for (int s = 0; s < kTileVectors; ++s) out.emit(t, s, sums[t][s]);
+  }
+}
+
+/// Calls run(integral_constant<int, size>) for a size in 1..largest known only at run time.
+template <int largest, class Run>
+void with_constant(int size, const Run& run) {
+  if (size == largest) {
+    run(std::integral_constant<int, largest>{});
+  } else if constexpr (largest > 1) {
+    with_constant<largest - 1>(size, run);
+  }
 }
 
 /// Calls run(first, integral_constant<int, size>) for tiles of at most `largest` that together cover `count`,
 /// all nearly the same size.
 template <int largest, class Run>
-void cover_with_tiles(int count, Run&& run) {
-  for (int first = 0, tiles = (count + largest - 1) / largest; tiles > 0; --tiles) {
+void cover_with_tiles(int count, const Run& run) {
+  int first = 0;
+  for (int tiles = (count + largest - 1) / largest; tiles > 0; --tiles) {
     const int size = (count - first + tiles - 1) / tiles;
-    unroll<largest>([&](auto smaller) {
-      if (size == smaller + 1) run(first, std::integral_constant<int, smaller + 1>{});
-    });
+    with_constant<largest>(size, [&](auto constant) { run(first, constant); });
     first += size;
   }
 }
 
-template <int vectors, int largest, class Left>
+template <class Left>
 void float_tiles(const Left& left, int64_t depth, const float* x, int64_t x_stride, int tokens,
                  const TileOutput& out) {
-  cover_with_tiles<largest>(tokens, [&](int first, auto size) {
-    float_tile<vectors, size()>(left, depth, x + first * x_stride, x_stride, out.from_token(first));
+  cover_with_tiles<kTileTokens>(tokens, [&](int first, auto size) {
+    float_tile<size()>(left, depth, x + first * x_stride, x_stride, out.from_token(first));
   });
 }
 
-/// 32 rows whose columns are strided, as one tile or two halves.
-template <class T>
-void float_panel(const StridedColumns<T>& left, int64_t depth, const float* x, int64_t x_stride, int tokens,
+/// All 32 rows.
+template <class Left>
+void float_panel(const Left& left, int64_t depth, const float* x, int64_t x_stride, int tokens,
                  const TileOutput& out) {
-  if constexpr (kTileRows == 32) {
-    if (out.rows > 16) return float_tiles<2, kTileTokens>(left, depth, x, x_stride, tokens, out);
-  } else if (out.rows > 16) {
-    float_tiles<1, kTileTokens>(left.second_half(), depth, x, x_stride, tokens, out.from_row(16));
+  float_tiles(left, depth, x, x_stride, tokens, out);
+  if (kTileVectors == 1 && out.rows > 16) {
+    float_tiles(left.second_half(), depth, x, x_stride, tokens, out.second_half());
   }
-  float_tiles<1, kTileTokens>(left, depth, x, x_stride, tokens, out);
 }
 
 }  // namespace carat::CARAT_ISA

@@ -7,7 +7,7 @@
 namespace carat::CARAT_ISA {
 
 inline constexpr Isa kIsa = Isa::avx512;
-inline constexpr int kTileRows = 32, kTileTokens = 12, kDirectTokens = 12;
+inline constexpr int kTileRows = 32, kTileTokens = 12;
 
 struct Floats {
   __m512 v;
@@ -20,6 +20,10 @@ struct Words {
 };
 
 inline __mmask16 first_lanes(int count) { return static_cast<__mmask16>((1u << count) - 1u); }
+
+[[gnu::always_inline]] inline void prefetch(const void* p) {
+  _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
+}
 
 inline Floats broadcast(float x) { return {_mm512_set1_ps(x)}; }
 inline Floats load(const float* p) { return {_mm512_loadu_ps(p)}; }

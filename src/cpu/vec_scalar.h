@@ -11,9 +11,8 @@
 namespace carat::CARAT_ISA {
 
 inline constexpr Isa kIsa = Isa::scalar;
-/// The shape of matmul's register tile, and the largest batch for which bf16 weights are widened in registers
-/// rather than into a buffer first.
-inline constexpr int kTileRows = 16, kTileTokens = 4, kDirectTokens = 2;
+/// The shape of the register tile: rows of weights times tokens.
+inline constexpr int kTileRows = 16, kTileTokens = 4;
 
 struct Floats {
   float v[16];
@@ -41,6 +40,10 @@ inline float f16_value(uint16_t h) {
   if (exponent == 0) value = static_cast<float>(mantissa) * (sign ? -0x1p-24f : 0x1p-24f);
   return value;
 }
+
+/// Asks for a cache line that will be read soon; the address may be any. Always inline, or GCC takes it for a
+/// pure function whose result nobody wants and drops it.
+[[gnu::always_inline]] inline void prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 inline Floats broadcast(float x) {
   return each_lane<Floats>([&](int) { return x; });

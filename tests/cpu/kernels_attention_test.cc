@@ -59,13 +59,13 @@ struct Case {
   int head_dim, page_tokens, first_position, tokens, heads, window;
 };
 
-constexpr Case kCases[] = {{KvFormat::f32, 16, 16, 0, 1, 1, 0},       {KvFormat::f32, 64, 32, 40, 1, 8, 0},
+constexpr Case kCases[] = {{KvFormat::f32, 16, 32, 0, 1, 1, 0},       {KvFormat::f32, 64, 32, 40, 1, 8, 0},
                            {KvFormat::f32, 256, 32, 300, 1, 8, 64},   {KvFormat::f32, 512, 32, 530, 1, 8, 0},
-                           {KvFormat::f32, 512, 48, 250, 7, 8, 0},    {KvFormat::f32, 32, 16, 0, 21, 3, 5},
-                           {KvFormat::f32, 128, 64, 700, 16, 4, 512}, {KvFormat::f32, 8, 16, 17, 2, 2, 1},
+                           {KvFormat::f32, 512, 96, 250, 7, 8, 0},    {KvFormat::f32, 32, 32, 0, 21, 3, 5},
+                           {KvFormat::f32, 128, 64, 700, 16, 4, 512}, {KvFormat::f32, 8, 32, 17, 2, 2, 1},
                            {KvFormat::f32, 24, 32, 100, 3, 5, 33},    {KvFormat::f32, 50, 32, 255, 2, 1, 0},
                            {KvFormat::f16, 256, 32, 600, 1, 8, 512},  {KvFormat::f16, 64, 32, 33, 9, 2, 0},
-                           {KvFormat::f16, 24, 16, 290, 4, 1, 20},    {KvFormat::f16, 512, 32, 257, 8, 8, 0}};
+                           {KvFormat::f16, 24, 32, 290, 4, 1, 20},    {KvFormat::f16, 512, 32, 257, 8, 8, 0}};
 
 class AttentionTest : public KernelTest {
  protected:
