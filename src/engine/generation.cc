@@ -3,6 +3,7 @@
 #include "engine/generation.h"
 
 #include <algorithm>
+#include <sstream>
 #include <utility>
 
 #include "base/error.h"
