@@ -14,6 +14,7 @@ endfunction()
 carat_isa(scalar 1)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_definitions(carat_cpu PRIVATE CARAT_HAVE_X86)
+  carat_isa(avx2 2 -mavx2 -mfma -mf16c)
   carat_isa(avx512 3 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c
             -mprefer-vector-width=512)
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")

@@ -12,6 +12,9 @@ namespace scalar {
 extern const Kernels kKernels;
 }
 #ifdef CARAT_HAVE_X86
+namespace avx2 {
+extern const Kernels kKernels;
+}
 namespace avx512 {
 extern const Kernels kKernels;
 }
@@ -32,6 +35,8 @@ const Kernels* built(Isa isa) {
     case Isa::scalar:
       return &scalar::kKernels;
 #ifdef CARAT_HAVE_X86
+    case Isa::avx2:
+      return &avx2::kKernels;
     case Isa::avx512:
       return &avx512::kKernels;
 #endif
