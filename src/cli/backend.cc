@@ -4,6 +4,8 @@
 
 #include "base/cpu_count.h"
 #include "base/error.h"
+#include "cli/progress.h"
+#include "cpu/cpu_runner.h"
 #include "cuda/cuda_runner.h"
 #include "ref/ref_runner.h"
 
@@ -37,7 +39,13 @@ bool is_device_name(const std::string& device) {
 }
 
 std::unique_ptr<Runner> make_runner(ModelPlan plan, const RunnerOptions& limits, const DeviceOptions& options,
-                                    bool) {
+                                    bool quiet) {
+  if (options.device == "cpu") {
+    Progress progress("loading", quiet);
+    const auto update = [&](double fraction) { progress.update(fraction); };
+    const CpuOptions cpu{options.threads, options.isa, options.format, options.mmap, update};
+    return make_cpu_runner(std::move(plan), limits, cpu);
+  }
   refuse_cpu_options(options);
   if (options.device == "ref") return make_ref_runner(std::move(plan), limits);
   const int index = cuda_index(options.device);

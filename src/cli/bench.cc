@@ -106,8 +106,8 @@ Measurement measure_model(const BenchOptions& options) {
   LoadedModel model = load_model(options.model);
   const int32_t bos = bos_token(model);
   const int longest = std::max(options.prompt, context) + options.tokens;
-  const RunnerOptions limits =
-      size_kv(model.plan.kv_groups, longest, options.batch, std::clamp(options.prompt, options.batch, 512));
+  const RunnerOptions limits = size_kv(model.plan.kv_groups, longest, options.batch,
+                                       std::max(options.batch, std::min(options.prompt, 512)));
   EngineOptions settings = engine_options(model);
   Engine engine(make_runner(std::move(model.plan), limits, options.device, options.quiet), nullptr, settings);
   m.load_s = seconds_since(start);

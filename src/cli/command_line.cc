@@ -131,6 +131,7 @@ void add_inspect(CLI::App& app, CommandLine& line) {
   CLI::App* command = app.add_subcommand("inspect", "what a checkpoint is and what it costs to run");
   command->add_option("MODEL", o.model, kModelHelp)->required();
   command->add_flag("--json", o.json, "everything, layer by layer, as JSON");
+  command->footer("Example:\n  carat inspect google/gemma-4-E2B-it");
   command->callback([&] { line.chosen = [&o] { return inspect_command(o); }; });
 }
 

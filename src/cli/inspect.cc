@@ -209,12 +209,12 @@ std::string text_report(LoadedModel& model) {
   std::string text = "Gemma 4 " + variant_name(plan) + " (" + model.config.model_type + ")";
   for (const std::string& feature : features(plan)) text += ", " + feature;
   text += format("\n%s parameters, %s active per token\n",
-                 format_si(static_cast<double>(weights.parameters), "").c_str(),
-                 format_si(static_cast<double>(weights.active_parameters), "").c_str());
+                 format_count(static_cast<double>(weights.parameters)).c_str(),
+                 format_count(static_cast<double>(weights.active_parameters)).c_str());
   text += format("%zu layers, hidden size %d, vocabulary %d, context up to %d\n", plan.layers.size(),
                  plan.d_model, plan.vocab, plan.max_positions);
   text += describe_layers(model);
-  text += format("%zu tensors in %zu files, %s:", tensors.count, model.checkpoint->files().size(),
+  text += format("%zu tensors in %zu file(s), %s:", tensors.count, model.checkpoint->files().size(),
                  size(tensors.bytes).c_str());
   for (const auto& [dtype, bytes] : tensors.bytes_by_dtype)
     text += format(" %s %s", dtype.c_str(), size(bytes).c_str());

@@ -35,7 +35,7 @@ uint64_t read_all(const std::byte* data, int64_t bytes) {
 
 double measure_read_bandwidth(int threads) {
   constexpr std::size_t kWantedBytes = std::size_t{1} << 30, kLeastBytes = std::size_t{128} << 20;
-  constexpr int kPasses = 8;
+  constexpr int kPasses = 5;
   const std::size_t available = available_memory_bytes();
   std::size_t bytes = available == 0 ? kWantedBytes : std::min(kWantedBytes, available / 4);
   bytes = bytes / HugePages::kPageBytes * HugePages::kPageBytes;

@@ -54,11 +54,20 @@ SamplingParams sampling_params(const RunOptions& options, const GenerationConfig
   return params;
 }
 
-RunnerOptions kv_limits(const RunOptions& options, const ModelPlan& plan, int prompt_tokens) {
+/// Tokens that the sequence may grow to: as many as asked for, or as this prompt and its reply need.
+int context_size(const RunOptions& options, int prompt_tokens, int max_positions) {
+  return std::min(options.context > 0 ? options.context : prompt_tokens + options.max_tokens, max_positions);
+}
+
+Engine make_engine(LoadedModel model, std::shared_ptr<const Tokenizer> tokenizer, const RunOptions& options,
+                   int prompt_tokens) {
   constexpr int kStepTokens = 512;
-  const int wanted = options.context > 0 ? options.context : prompt_tokens + options.max_tokens;
-  const int context = std::min(wanted, plan.max_positions);
-  return size_kv(plan.kv_groups, context, 1, std::min(kStepTokens, std::max(prompt_tokens, 1)));
+  EngineOptions settings = engine_options(model);
+  settings.max_positions = context_size(options, prompt_tokens, model.plan.max_positions);
+  const RunnerOptions limits =
+      size_kv(model.plan.kv_groups, settings.max_positions, 1, std::min(kStepTokens, prompt_tokens));
+  return Engine(make_runner(std::move(model.plan), limits, options.device, options.quiet),
+                std::move(tokenizer), std::move(settings));
 }
 
 /// A terminal shows what is continued before the continuation; a pipe gets the continuation alone.
@@ -113,10 +122,7 @@ int run_command(const RunOptions& options) {
   request.stop = options.stop;
   request.ignore_eos = options.ignore_eos;
 
-  const RunnerOptions limits = kv_limits(options, model.plan, static_cast<int>(request.prompt.size()));
-  const EngineOptions settings = engine_options(model);
-  Engine engine(make_runner(std::move(model.plan), limits, options.device, options.quiet), tokenizer,
-                settings);
+  Engine engine = make_engine(std::move(model), tokenizer, options, static_cast<int>(request.prompt.size()));
 
   if (format == PromptFormat::continuation) show_continued_text(options, text);
   end_reply_on_interrupt();

@@ -26,9 +26,9 @@ TEST(Inspect, DescribesEveryVariant) {
     EXPECT_EQ(report["layers"][0]["attention"], "sliding");
     EXPECT_EQ(report["layers"][0]["window"], config["sliding_window"]);
     EXPECT_EQ(report["layers"].back()["attention"], "full");
-    EXPECT_THAT(report["features"], ::testing::Contains(feature));
+    EXPECT_NE(report["features"].dump().find('"' + feature + '"'), std::string::npos) << report["features"];
     EXPECT_GT(report["bytes_per_token"], 0);
-    EXPECT_LT(report["active_parameters"], report["parameters"]);
+    EXPECT_LE(report["active_parameters"], report["parameters"]);
     EXPECT_EQ(report["tensors"]["bytes_by_dtype"]["BF16"], report["tensors"]["bytes"]);
     EXPECT_LE(report["weight_bytes"], report["tensors"]["bytes"]);
   }

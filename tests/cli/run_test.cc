@@ -96,10 +96,12 @@ TEST(Run, StopsOnTheEosTokensOfGenerationConfig) {
 TEST(Run, ContextLimitEndsTheReplyAndRefusesALongerPrompt) {
   const Finished ended = run_program(with(kGreedy, {"--context", "8"}));
   EXPECT_EQ(ended.code, 0);
+  const int prompt = std::stoi(ended.err);
+  EXPECT_NE(ended.err.find(", " + std::to_string(8 - prompt) + " generated"), std::string::npos) << ended.err;
   EXPECT_NE(ended.err.find("length limit"), std::string::npos) << ended.err;
   std::string words;
   for (int i = 0; i < 200; ++i) words += "word ";
-  expect_one_line_error(run_program({"run", "-p", words, "--context", "8"}), 1, "8");
+  expect_one_line_error(run_program({"run", "-p", words, "--context", "8"}), 1, "context of 8");
 }
 
 TEST(Run, ChatTemplateWrapsThePromptInATurn) {

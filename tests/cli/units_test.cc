@@ -15,5 +15,11 @@ TEST(Units, KeepThreeDigitsAndChooseThePrefix) {
   EXPECT_EQ(format_si(29.04e9, "B/s"), "29.0 GB/s");
 }
 
+TEST(Units, CountsUseTheFieldsLetters) {
+  EXPECT_EQ(format_count(512), "512");
+  EXPECT_EQ(format_count(521000), "521K");
+  EXPECT_EQ(format_count(4.627e9), "4.63B");
+}
+
 }  // namespace
 }  // namespace carat
