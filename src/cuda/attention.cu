@@ -1,10 +1,11 @@
-// context = softmax(q K^T) V over paged float16 keys and values, on the tensor cores, for every head size and any mix
-// of prompt and decode rows.
+// context = softmax(q K^T) V over paged float16 keys and values, on the tensor cores, for every head size and
+// any mix of prompt and decode rows.
 //
-// A CTA owns a tile of query rows: neighbouring tokens of one segment times the heads that share one kv head, so keys
-// and values are read once for all of them. It walks over blocks of 64 keys with a running maximum (Milakov and
-// Gimelshein 2018; Dao et al. 2022). Its warps split the keys of q K^T and the head dimensions of P V, so that a head of
-// 512 fits the registers. Long contexts with few rows are split over CTAs; a second kernel joins the parts in order.
+// A CTA owns a tile of query rows: neighbouring tokens of one segment times the heads that share one kv head,
+// so keys and values are read once for all of them. It walks over blocks of 64 keys with a running maximum
+// (Milakov and Gimelshein 2018; Dao et al. 2022). Its warps split the keys of q K^T and the head dimensions
+// of P V, so that a head of 512 fits the registers. Long contexts with few rows are split over CTAs; a second
+// kernel joins the parts in order.
 #include <algorithm>
 
 #include "cuda/kv_address.h"
@@ -15,7 +16,8 @@
 namespace carat::cuda {
 namespace {
 
-constexpr int kKeys = 64;
+constexpr int kKeys = 64, kMostSplits = 128;
+constexpr int kJoinThreads = 256;
 constexpr float kLog2e = 1.4426950408889634f;
 
 template <int kHeadDim, int kRows>
@@ -23,8 +25,8 @@ struct Shape {
   static constexpr int kRowTiles = kRows / 16;
   static constexpr int kColumnWarps = std::min(kHeadDim / 8, kRows == 16 ? 4 : 2);
   static constexpr int kThreads = 32 * kRowTiles * kColumnWarps;
-  static constexpr int kKeyTiles = kKeys / kColumnWarps / 8;      // of one warp's share of q K^T
-  static constexpr int kDimTiles = kHeadDim / kColumnWarps / 8;   // of one warp's share of P V
+  static constexpr int kKeyTiles = kKeys / kColumnWarps / 8;     // of one warp's share of q K^T
+  static constexpr int kDimTiles = kHeadDim / kColumnWarps / 8;  // of one warp's share of P V
   static constexpr int kChunks = kHeadDim / 8;
   static constexpr int kSharedBytes = ((kRows + 2 * kKeys) * kHeadDim + kRows * kKeys) * 2;
 };
@@ -53,8 +55,13 @@ class Tile {
 
  public:
   __device__ Tile(const AttentionArgs& a, const AttentionTile& tile, float16* shared)
-      : a_(a), tile_(tile), q_(shared), k_(q_ + kRows * kHeadDim), v_(k_ + kKeys * kHeadDim),
-        p_(v_ + kKeys * kHeadDim), group_(a.heads / a.kv.kv_heads) {}
+      : a_(a),
+        tile_(tile),
+        q_(shared),
+        k_(q_ + kRows * kHeadDim),
+        v_(k_ + kKeys * kHeadDim),
+        p_(v_ + kKeys * kHeadDim),
+        group_(a.heads / a.kv.kv_heads) {}
 
   __device__ void load_queries() {
     for (int i = threadIdx.x; i < kRows * S::kChunks; i += S::kThreads) {
@@ -89,7 +96,8 @@ class Tile {
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int position = tile_.position + min(row0() + lane() / 4 + 8 * half, tile_.count * group_ - 1) / group_;
+      const int position =
+          tile_.position + min(row0() + lane() / 4 + 8 * half, tile_.count * group_ - 1) / group_;
       const int oldest = a_.window > 0 ? position - a_.window + 1 : 0;
       float largest = -INFINITY;
 #pragma unroll
@@ -183,7 +191,7 @@ class Tile {
 #pragma unroll
         for (int c = 0; c < 2; ++c) {
           const int dim = dim0 + n * 8 + c;
-          if (splits == 1) {
+          if (splits == 1) {  // never the case for float32
             store_split(a_.context.hi, a_.context.lo, head * kHeadDim + dim, o_[n][2 * half + c] / sum);
           } else {
             part[dim] = o_[n][2 * half + c];
@@ -202,7 +210,8 @@ class Tile {
   __device__ int row0() const { return static_cast<int>(threadIdx.x) / 32 % S::kRowTiles * 16; }
 
   __device__ std::size_t row_head(int row) const {
-    return static_cast<std::size_t>(tile_.first_row + row / group_) * a_.heads + blockIdx.y * group_ + row % group_;
+    return static_cast<std::size_t>(tile_.first_row + row / group_) * a_.heads + blockIdx.y * group_ +
+           row % group_;
   }
 
   __device__ static float quad_max(float v) {
@@ -223,14 +232,15 @@ class Tile {
   const AttentionArgs& a_;
   const AttentionTile& tile_;
   float16 *q_, *k_, *v_, *p_;
-  int group_;                                  // query heads per kv head
+  int group_;  // query heads per kv head
   float s_[S::kKeyTiles][4];
   float o_[S::kDimTiles][4] = {};
   float largest_[2], m_[2] = {-INFINITY, -INFINITY}, l_[2] = {0.f, 0.f};
 };
 
 template <int kHeadDim, int kRows>
-__global__ void __launch_bounds__((Shape<kHeadDim, kRows>::kThreads)) attention_kernel(AttentionArgs a, int splits) {
+__global__ void __launch_bounds__((Shape<kHeadDim, kRows>::kThreads))
+    attention_kernel(AttentionArgs a, int splits) {
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ float scratch[Shape<kHeadDim, kRows>::kColumnWarps * kRows];
   ptx::launch_dependents();
@@ -268,19 +278,38 @@ __global__ void __launch_bounds__((Shape<kHeadDim, kRows>::kThreads)) attention_
 }
 
 // One CTA per (head, row): context = sum of parts, each weighed by exp(its maximum - the largest one).
-__global__ void __launch_bounds__(128) join_kernel(AttentionArgs a, int splits) {
+__global__ void __launch_bounds__(kJoinThreads) join_kernel(AttentionArgs a, int splits) {
+  __shared__ float weights[kMostSplits];
+  __shared__ float scratch[kJoinThreads / 32];
   ptx::launch_dependents();
   ptx::wait_for_dependencies();
-  const int d = a.kv.head_dim;
+  const int d = a.kv.head_dim, split = threadIdx.x;
   const std::size_t head = static_cast<std::size_t>(blockIdx.y) * a.heads + blockIdx.x, stride = d + 2;
   const float* parts = a.partial.data + head * splits * stride;
-  float largest = -INFINITY, sum = 0.f;
-  for (int s = 0; s < splits; ++s) largest = fmaxf(largest, parts[s * stride + d]);
-  for (int s = 0; s < splits; ++s) sum += parts[s * stride + d + 1] * exp2f((parts[s * stride + d] - largest) * kLog2e);
-  for (int i = threadIdx.x; i < d; i += 128) {
+  const float mine = split < splits ? parts[split * stride + d] : -INFINITY;
+  float largest = mine;
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2)
+    largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, offset));
+  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = largest;
+  __syncthreads();
+  for (int w = 0; w < kJoinThreads / 32; ++w) largest = fmaxf(largest, scratch[w]);
+  __syncthreads();
+  const float weight = split < splits ? exp2f((mine - largest) * kLog2e) : 0.f;
+  if (split < splits) weights[split] = weight;
+  const float sum =
+      block_sum<kJoinThreads>(split < splits ? weight * parts[split * stride + d + 1] : 0.f, scratch);
+  for (int i = threadIdx.x; i < d; i += kJoinThreads) {
     float v = 0.f;
-    for (int s = 0; s < splits; ++s) v += parts[s * stride + i] * exp2f((parts[s * stride + d] - largest) * kLog2e);
-    store_split(a.context.hi, a.context.lo, head * d + i, v / sum);
+#pragma unroll 16
+    for (int s = 0; s < splits; ++s) {  // a split without keys left nothing
+      if (weights[s] > 0.f) v += parts[s * stride + i] * weights[s];
+    }
+    if (a.context32) {
+      a.context32[head * d + i] = v / sum;
+    } else {
+      store_split(a.context.hi, a.context.lo, head * d + i, v / sum);
+    }
   }
 }
 
@@ -294,20 +323,27 @@ void launch_attention(Queue& queue, const AttentionArgs& a, int splits) {
 template <int kRows>
 void dispatch(Queue& queue, const AttentionArgs& a, int splits) {
   switch (a.kv.head_dim) {
-    case 16: return launch_attention<16, kRows>(queue, a, splits);
-    case 32: return launch_attention<32, kRows>(queue, a, splits);
-    case 64: return launch_attention<64, kRows>(queue, a, splits);
-    case 128: return launch_attention<128, kRows>(queue, a, splits);
-    case 256: return launch_attention<256, kRows>(queue, a, splits);
-    case 512: return launch_attention<512, kRows>(queue, a, splits);
-    default: queue.status = cudaErrorInvalidValue;  // refused when the runner was made
+    case 16:
+      return launch_attention<16, kRows>(queue, a, splits);
+    case 32:
+      return launch_attention<32, kRows>(queue, a, splits);
+    case 64:
+      return launch_attention<64, kRows>(queue, a, splits);
+    case 128:
+      return launch_attention<128, kRows>(queue, a, splits);
+    case 256:
+      return launch_attention<256, kRows>(queue, a, splits);
+    case 512:
+      return launch_attention<512, kRows>(queue, a, splits);
+    default:
+      queue.status = cudaErrorInvalidValue;  // refused when the runner was made
   }
 }
 
 }  // namespace
 
 int attention_splits(int tile_count, int kv_heads, int sm_count) {
-  return std::clamp(2 * sm_count / std::max(1, tile_count * kv_heads), 1, 64);
+  return std::clamp(2 * sm_count / std::max(1, tile_count * kv_heads), 1, kMostSplits);
 }
 
 void attention(Queue& queue, const AttentionArgs& args) {
@@ -317,7 +353,7 @@ void attention(Queue& queue, const AttentionArgs& args) {
   } else {
     dispatch<64>(queue, args, splits);
   }
-  if (splits > 1) launch(queue, join_kernel, dim3(args.heads, args.rows), 128, 0, args, splits);
+  if (splits > 1) launch(queue, join_kernel, dim3(args.heads, args.rows), kJoinThreads, 0, args, splits);
 }
 
 }  // namespace carat::cuda

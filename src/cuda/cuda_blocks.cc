@@ -15,7 +15,9 @@ std::size_t page_elements(const KvGroup& group, int page_tokens) {
 const bfloat16* weights(const Linear& w) { return reinterpret_cast<const bfloat16*>(w.data); }
 
 /// `rows` rows from the first of `w` on: more than w has where the next matrix lies right behind it.
-Matrix matrix(const Linear& w, int64_t rows) { return {weights(w), static_cast<int>(rows), static_cast<int>(w.cols)}; }
+Matrix matrix(const Linear& w, int64_t rows) {
+  return {weights(w), static_cast<int>(rows), static_cast<int>(w.cols)};
+}
 Matrix matrix(const Linear& w) { return matrix(w, w.rows); }
 
 /// Widths of the widest layer, per row.
@@ -66,8 +68,8 @@ KvStorage::KvStorage(const ModelPlan& plan, const RunnerOptions& limits)
 std::size_t KvStorage::bytes(const ModelPlan& plan, const RunnerOptions& limits) {
   std::size_t total = 0;
   for (std::size_t g = 0; g < kKvGroups; ++g) {
-    total += static_cast<std::size_t>(limits.pages[g]) * page_elements(plan.kv_groups[g], limits.page_tokens) *
-             sizeof(float16);
+    total += static_cast<std::size_t>(limits.pages[g]) *
+             page_elements(plan.kv_groups[g], limits.page_tokens) * sizeof(float16);
   }
   return total;
 }
@@ -75,9 +77,10 @@ std::size_t KvStorage::bytes(const ModelPlan& plan, const RunnerOptions& limits)
 KvLayer KvStorage::layer(const AttentionPlan& a) const {
   const KvGroup& group = groups_[static_cast<std::size_t>(a.kv_group)];
   const std::size_t layer = page_elements(group, page_tokens_) / static_cast<std::size_t>(group.layers);
-  float16* keys = storage_[static_cast<std::size_t>(a.kv_group)].data() + static_cast<std::size_t>(a.kv_layer) * layer;
-  return {keys,       page_elements(group, page_tokens_), layer / 2, page_tokens_,
-          a.kv_heads, a.head_dim,                         a.kv_group};
+  float16* keys =
+      storage_[static_cast<std::size_t>(a.kv_group)].data() + static_cast<std::size_t>(a.kv_layer) * layer;
+  return {keys,      page_elements(group, page_tokens_), layer / 2, page_tokens_, a.kv_heads, a.head_dim,
+          a.kv_group};
 }
 
 void KvStorage::copy_page(Queue& queue, const PageCopy& copy) const {
@@ -130,9 +133,8 @@ CudaBlocks::CudaBlocks(const ModelPlan& plan, const KvStorage& kv, const RunnerO
 std::size_t CudaBlocks::bytes(const ModelPlan& plan, const RunnerOptions& limits, int sm_count) {
   const Widths w(plan);
   const auto tokens = static_cast<std::size_t>(limits.max_step_tokens);
-  const std::size_t per_token =
-      4 * (2 * w.d + 2 * w.ple + w.heads + w.d + w.context + w.hidden + 3 * w.d + w.moe_hidden + w.experts +
-           2 * w.chosen);
+  const std::size_t per_token = 4 * (2 * w.d + 2 * w.ple + w.heads + w.d + w.context + w.hidden + 3 * w.d +
+                                     w.moe_hidden + w.experts + 2 * w.chosen);
   return tokens * per_token + 4 * (sums_size(w, tokens) + attention_parts_size(plan, sm_count));
 }
 

@@ -1,4 +1,5 @@
-// The blocks of model/gemma4.h as kernel launches, for steps of any shape. They allocate nothing and wait for nothing.
+// The blocks of model/gemma4.h as kernel launches, for steps of any shape. They allocate nothing and wait for
+// nothing.
 #pragma once
 #include <array>
 
@@ -46,7 +47,9 @@ class CudaBlocks {
   void per_layer_mix(const LayerPlan& l, const Rows& rows);
   void logits(const ModelPlan& m, const Rows& rows);
 
-  const float* frequencies(int kv_group) const { return frequencies_[static_cast<std::size_t>(kv_group)].data(); }
+  const float* frequencies(int kv_group) const {
+    return frequencies_[static_cast<std::size_t>(kv_group)].data();
+  }
 
  private:
   /// A row-major activation matrix for the tensor cores.
@@ -75,7 +78,7 @@ class CudaBlocks {
   DeviceArray<int32_t> moe_chosen_;
   DeviceStep step_;
   const DeviceRows* rows_ = nullptr;
-  std::size_t now_ = 0;            // which of each pair is current
+  std::size_t now_ = 0;  // which of each pair is current
   float* logits_ = nullptr;
 };
 

@@ -1,5 +1,5 @@
-// The CUDA runner: checks that the model fits, moves it to the GPU and executes steps on one stream. Greedy rows are
-// drawn on the device, all others by engine/sampler from logits that travel back.
+// The CUDA runner: checks that the model fits, moves it to the GPU and executes steps on one stream. Greedy
+// rows are drawn on the device, all others by engine/sampler from logits that travel back.
 #include "cuda/cuda_runner.h"
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "cuda/cuda_blocks.h"
+#include "cuda/single_row.h"
 #include "cuda/step_upload.h"
 #include "cuda/weights_upload.h"
 #include "model/gemma4_plan.h"
@@ -27,7 +28,8 @@ class Device {
     if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0)
       fail(ErrorKind::unavailable, "no CUDA device: the driver is missing or shows no GPU");
     if (index < 0 || index >= count)
-      fail(ErrorKind::unavailable, "there is no device cuda:", index, "; this machine has ", count, ", from cuda:0");
+      fail(ErrorKind::unavailable, "there is no device cuda:", index, "; this machine has ", count,
+           ", from cuda:0");
     check(cudaSetDevice(index), "cudaSetDevice");
     check(cudaGetDeviceProperties(&properties_, index), "cudaGetDeviceProperties");
     if (properties_.major < 8)
@@ -51,15 +53,16 @@ void require_supported(const ModelPlan& plan) {
     if (group.layers == 0) continue;
     const int d = group.head_dim, heads_per_kv = plan.layers.front().attention.heads / group.kv_heads;
     if (d < 16 || d > 512 || (d & (d - 1)) != 0)
-      fail(ErrorKind::unsupported, "head size ", d, ": the CUDA backend has kernels for 16, 32, 64, 128, 256 and 512");
+      fail(ErrorKind::unsupported, "head size ", d,
+           ": the CUDA backend has kernels for 16, 32, 64, 128, 256 and 512");
     if (heads_per_kv > 64)
       fail(ErrorKind::unsupported, heads_per_kv, " query heads per KV head: the CUDA backend takes up to 64");
   }
   ModelPlan copy = plan;
   for_each_linear(copy, [](const char* role, Linear& w) {
     if (w.cols % kColumnStep != 0)
-      fail(ErrorKind::unsupported, "matrix ", role, " has ", w.cols, " columns: the CUDA backend needs a multiple of ",
-           kColumnStep);
+      fail(ErrorKind::unsupported, "matrix ", role, " has ", w.cols,
+           " columns: the CUDA backend needs a multiple of ", kColumnStep);
   });
 }
 
@@ -71,9 +74,10 @@ void require_memory(ModelPlan& plan, const RunnerOptions& limits, const Device& 
                     buffers = CudaBlocks::bytes(plan, limits, device.sm_count());
   if (weights + kv + buffers <= free) return;
   fail(ErrorKind::out_of_memory, device.name(), ": the model needs ",
-       static_cast<double>(weights + kv + buffers) / kGigabyte, " GB (weights ", static_cast<double>(weights) / kGigabyte,
-       ", KV ", static_cast<double>(kv) / kGigabyte, ", buffers ", static_cast<double>(buffers) / kGigabyte, "), but ",
-       static_cast<double>(free) / kGigabyte, " GB are free; use a shorter context or fewer sequences");
+       static_cast<double>(weights + kv + buffers) / kGigabyte, " GB (weights ",
+       static_cast<double>(weights) / kGigabyte, ", KV ", static_cast<double>(kv) / kGigabyte, ", buffers ",
+       static_cast<double>(buffers) / kGigabyte, "), but ", static_cast<double>(free) / kGigabyte,
+       " GB are free; use a shorter context or fewer sequences");
 }
 
 /// The device draws what is greedy without a penalty, with the same suppressed tokens in every row.
@@ -81,8 +85,7 @@ bool drawn_on_device(const StepInput& step) {
   constexpr std::size_t kMostSuppressed = 1024;
   if (step.sampling.empty() || step.return_logits) return false;
   const auto& first = step.sampling.front().suppressed;
-  return first.size() <= kMostSuppressed &&
-         std::ranges::all_of(step.sampling, [&](const RowSampling& row) {
+  return first.size() <= kMostSuppressed && std::ranges::all_of(step.sampling, [&](const RowSampling& row) {
            return row.params->temperature == 0.f && row.params->repetition_penalty == 1.f &&
                   std::ranges::equal(row.suppressed, first);
          });
@@ -92,16 +95,20 @@ bool drawn_on_device(const StepInput& step) {
 
 class CudaRunner final : public Runner {
  public:
-  CudaRunner(ModelPlan plan, const RunnerOptions& limits, const Device& device)
+  CudaRunner(ModelPlan plan, const RunnerOptions& limits, const Device& device, bool fused_single_rows)
       : plan_(std::move(plan)),
-        info_{device.name(),  limits, bytes_per_token(plan_), kv_bytes_per_token(plan_, sizeof(float16)), plan_.vocab,
-              plan_.kv_groups},
+        info_{
+            device.name(), limits,         bytes_per_token(plan_), kv_bytes_per_token(plan_, sizeof(float16)),
+            plan_.vocab,   plan_.kv_groups},
         queue_{stream_, device.overlaps_launches(), device.sm_count(), cudaSuccess},
         weights_(upload_weights(plan_)),
         kv_(plan_, limits),
         upload_(plan_, limits),
         blocks_(plan_, kv_, limits, queue_),
-        drawn_(static_cast<std::size_t>(limits.max_step_tokens)) {}
+        drawn_(static_cast<std::size_t>(limits.max_step_tokens)) {
+    if (fused_single_rows && SingleRow::supports(plan_, queue_))
+      single_row_.emplace(plan_, kv_, blocks_, queue_);
+  }
 
   ~CudaRunner() override { cudaStreamSynchronize(stream_); }
 
@@ -122,7 +129,7 @@ class CudaRunner final : public Runner {
     bool logits_back = false, return_logits = false, tokens_back = false;
     std::span<const RowSampling> sampling;  // not empty: rows to draw on the host
     std::vector<int32_t> drawn;
-    bool finished = false;                  // waited for, and drawn
+    bool finished = false;  // waited for, and drawn
   };
 
   void run(const StepInput& step, std::span<const int32_t> tokens, Slot& slot, int index);
@@ -140,11 +147,12 @@ class CudaRunner final : public Runner {
   KvStorage kv_;
   StepUpload upload_;
   CudaBlocks blocks_;
-  DeviceArray<int32_t> drawn_;              // of the last step that drew on the device
+  std::optional<SingleRow> single_row_;
+  DeviceArray<int32_t> drawn_;  // of the last step that drew on the device
   DeviceArray<float> logits_, candidate_values_;
   DeviceArray<int32_t> candidate_ids_;
   std::array<Slot, 2> slots_;
-  std::deque<int> in_flight_;               // indices of slots, oldest first
+  std::deque<int> in_flight_;  // indices of slots, oldest first
   int next_slot_ = 0;
 };
 
@@ -177,7 +185,8 @@ void CudaRunner::fill_host_drawn(std::vector<int32_t>& tokens) {
   }
 }
 
-/// Logit buffers grow to the largest number of rows asked for: a scoring step needs thousands, decoding a few.
+/// Logit buffers grow to the largest number of rows asked for: a scoring step needs thousands, decoding a
+/// few.
 void CudaRunner::reserve_logits(std::size_t rows) {
   const std::size_t size = rows * static_cast<std::size_t>(plan_.vocab);
   if (logits_.size() >= size) return;
@@ -193,13 +202,18 @@ void CudaRunner::run(const StepInput& step, std::span<const int32_t> tokens, Slo
   const NarrowedRows tail = narrow_rows(all, step.logit_rows);
   const StepRows rows{all, tail.rows(), step.logit_rows, step.page_tables};
   const bool on_device = drawn_on_device(step);
-  const std::span<const int32_t> suppressed = on_device ? step.sampling.front().suppressed : std::span<const int32_t>{};
+  const std::span<const int32_t> suppressed =
+      on_device ? step.sampling.front().suppressed : std::span<const int32_t>{};
   const DeviceStep device = upload_.upload(queue_, index, rows, suppressed);
-  if (std::ranges::any_of(tokens, [](int32_t t) { return t < 0; }))
-    resolve_tokens(queue_, device.tokens, all.count(), drawn_.data());
-  blocks_.begin(device, logits_.data());
-  forward(blocks_, plan_, rows);
-  if (on_device) draw_on_device(device, static_cast<int>(slot.rows));
+  if (single_row_ && all.count() == 1 && slot.rows == 1) {
+    single_row_->run(device, step.segments.front().past, logits_.data(), drawn_.data());
+  } else {
+    if (std::ranges::any_of(tokens, [](int32_t t) { return t < 0; }))
+      resolve_tokens(queue_, device.tokens, all.count(), drawn_.data());
+    blocks_.begin(device, logits_.data());
+    forward(blocks_, plan_, rows);
+    if (on_device) draw_on_device(device, static_cast<int>(slot.rows));
+  }
   slot.tokens_back = on_device;
   slot.sampling = on_device ? std::span<const RowSampling>{} : step.sampling;
   slot.logits_back = step.return_logits || (!on_device && !step.sampling.empty());
@@ -254,17 +268,19 @@ StepResult CudaRunner::collect() {
   if (!slot.finished) finish(slot);
   StepResult result;
   result.tokens = slot.drawn;
-  if (slot.return_logits) result.logits = {slot.logits.data(), slot.rows * static_cast<std::size_t>(plan_.vocab)};
+  if (slot.return_logits)
+    result.logits = {slot.logits.data(), slot.rows * static_cast<std::size_t>(plan_.vocab)};
   return result;
 }
 
 }  // namespace cuda
 
-std::unique_ptr<Runner> make_cuda_runner(ModelPlan plan, const RunnerOptions& options, const CudaOptions& cuda) {
+std::unique_ptr<Runner> make_cuda_runner(ModelPlan plan, const RunnerOptions& options,
+                                         const CudaOptions& cuda) {
   cuda::require_supported(plan);
   const cuda::Device device(cuda.device);
   cuda::require_memory(plan, options, device);
-  return std::make_unique<cuda::CudaRunner>(std::move(plan), options, device);
+  return std::make_unique<cuda::CudaRunner>(std::move(plan), options, device, cuda.fused_single_rows);
 }
 
 }  // namespace carat

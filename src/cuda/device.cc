@@ -6,8 +6,7 @@ namespace carat::cuda {
 
 void check(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
-  const ErrorKind kind =
-      status == cudaErrorMemoryAllocation ? ErrorKind::out_of_memory : ErrorKind::device;
+  const ErrorKind kind = status == cudaErrorMemoryAllocation ? ErrorKind::out_of_memory : ErrorKind::device;
   fail(kind, what, " failed: ", cudaGetErrorString(status), " (", cudaGetErrorName(status), ")");
 }
 
@@ -22,7 +21,8 @@ Memory::Memory(MemoryKind kind, std::size_t bytes) : kind_(kind), bytes_(bytes) 
   data_ = static_cast<std::byte*>(data);
 }
 
-// Destructors ignore errors: they run while another error may be on its way, and each call that matters is checked.
+// Destructors ignore errors: they run while another error may be on its way, and each call that matters is
+// checked.
 Memory::~Memory() {
   if (!data_) return;
   if (kind_ == MemoryKind::device) {
@@ -47,6 +47,18 @@ Stream::~Stream() {
 Event::Event() { check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreate"); }
 Event::~Event() {
   if (event_) cudaEventDestroy(event_);
+}
+
+TimingEvent::TimingEvent() { check(cudaEventCreate(&event_), "cudaEventCreate"); }
+TimingEvent::~TimingEvent() {
+  if (event_) cudaEventDestroy(event_);
+}
+
+float TimingEvent::ms_since(const TimingEvent& start) const {
+  float ms = 0.f;
+  check(cudaEventSynchronize(event_), "cudaEventSynchronize");
+  check(cudaEventElapsedTime(&ms, start.event_, event_), "cudaEventElapsedTime");
+  return ms;
 }
 
 Graph::~Graph() {

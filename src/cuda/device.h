@@ -1,4 +1,5 @@
-// RAII for what the CUDA runtime hands out, and one way to turn its error codes into Error{device}. Host code only.
+// RAII for what the CUDA runtime hands out, and one way to turn its error codes into Error{device}. Host code
+// only.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -42,8 +43,16 @@ class Array {
   std::size_t size() const { return size_; }
   std::size_t bytes() const { return memory_.bytes(); }
   /// Pinned memory only: the host can't follow a device pointer.
-  std::span<T> span() const requires(kKind == MemoryKind::pinned) { return {data(), size_}; }
-  T& operator[](std::size_t i) const requires(kKind == MemoryKind::pinned) { return data()[i]; }
+  std::span<T> span() const
+    requires(kKind == MemoryKind::pinned)
+  {
+    return {data(), size_};
+  }
+  T& operator[](std::size_t i) const
+    requires(kKind == MemoryKind::pinned)
+  {
+    return data()[i];
+  }
 
  private:
   Memory memory_;
@@ -77,6 +86,22 @@ class Event {
 
   void record(cudaStream_t stream) { check(cudaEventRecord(event_, stream), "cudaEventRecord"); }
   void wait() { check(cudaEventSynchronize(event_), "a step on the GPU"); }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+/// An event that takes the time.
+class TimingEvent {
+ public:
+  TimingEvent();
+  ~TimingEvent();
+  TimingEvent(const TimingEvent&) = delete;
+  TimingEvent& operator=(const TimingEvent&) = delete;
+
+  void record(cudaStream_t stream) { check(cudaEventRecord(event_, stream), "cudaEventRecord"); }
+  /// Waits for both.
+  float ms_since(const TimingEvent& start) const;
 
  private:
   cudaEvent_t event_ = nullptr;

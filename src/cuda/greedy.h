@@ -23,7 +23,8 @@ __device__ inline Candidate better(const Candidate& a, const Candidate& b) {
 __device__ inline Candidate warp_best(Candidate best) {
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) {
-    best = better(best, {__shfl_xor_sync(kAllLanes, best.value, offset), __shfl_xor_sync(kAllLanes, best.id, offset)});
+    best = better(
+        best, {__shfl_xor_sync(kAllLanes, best.value, offset), __shfl_xor_sync(kAllLanes, best.id, offset)});
   }
   return best;
 }

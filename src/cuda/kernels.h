@@ -1,5 +1,5 @@
-// What the kernel files offer to the blocks and the runner: one function per launch. All pointers are device memory;
-// nothing here allocates, waits or throws.
+// What the kernel files offer to the blocks and the runner: one function per launch. All pointers are device
+// memory; nothing here allocates, waits or throws.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -20,8 +20,8 @@ struct Queue {
   cudaError_t status = cudaSuccess;
 };
 
-/// A matrix [rows, width] as the tensor cores read it: value = hi + lo keeps 16 bits of mantissa, so that two passes
-/// are as good as float32 activations; hi alone is plain bfloat16.
+/// A matrix [rows, width] as the tensor cores read it: value = hi + lo keeps 16 bits of mantissa, so that two
+/// passes are as good as float32 activations; hi alone is plain bfloat16.
 struct Split {
   bfloat16* hi = nullptr;
   bfloat16* lo = nullptr;
@@ -50,9 +50,9 @@ enum class Finish {
 
 struct MatmulOutput {
   Finish finish = Finish::store;
-  float* out = nullptr;            // store, cap: [tokens, rows]
-  Split split;                     // gated_gelu: [tokens, rows / 2]; gelu_times: [tokens, rows]
-  const float* factor = nullptr;   // gelu_times: row t begins at t * factor_stride
+  float* out = nullptr;           // store, cap: [tokens, rows]
+  Split split;                    // gated_gelu: [tokens, rows / 2]; gelu_times: [tokens, rows]
+  const float* factor = nullptr;  // gelu_times: row t begins at t * factor_stride
   int factor_stride = 0;
   float cap = 0.f;
 };
@@ -79,7 +79,7 @@ struct EmbedArgs {
   float eps;
   int d_model;
   float* x;
-  Split raw, normed;             // raw: x itself, for the per-layer projection
+  Split raw, normed;  // raw: x itself, for the per-layer projection
 };
 void embed(Queue& queue, const EmbedArgs& args, int rows);
 
@@ -96,19 +96,21 @@ struct AddNormArgs {
 };
 void add_norm(Queue& queue, const AddNormArgs& args, int rows);
 
-/// ple = (norm(ple * project_scale, gain) + table[token] * table_scale) / sqrt(2), one norm per layer's slice.
+/// ple = (norm(ple * project_scale, gain) + table[token] * table_scale) / sqrt(2), one norm per layer's
+/// slice.
 struct PerLayerInputArgs {
   const int32_t* tokens;
-  const bfloat16* table;         // [table_rows, layers * ple_dim]
+  const bfloat16* table;  // [table_rows, layers * ple_dim]
   int table_rows, layers, ple_dim;
   float project_scale, table_scale, eps;
   const float* gain;
-  float* ple;                    // [rows, layers * ple_dim], in place
+  float* ple;  // [rows, layers * ple_dim], in place
 };
 void per_layer_inputs(Queue& queue, const PerLayerInputArgs& args, int rows);
 
 /// Row r of `to` = row rows[r] of `from`; `width` in bytes, a multiple of 16.
-void gather_rows(Queue& queue, const void* from, void* to, std::size_t width_bytes, const int32_t* rows, int count);
+void gather_rows(Queue& queue, const void* from, void* to, std::size_t width_bytes, const int32_t* rows,
+                 int count);
 
 /// tokens[i] = drawn[~tokens[i]] where negative; a failed draw counts as token 0.
 void resolve_tokens(Queue& queue, int32_t* tokens, int count, const int32_t* drawn);
@@ -118,8 +120,8 @@ void resolve_tokens(Queue& queue, int32_t* tokens, int count, const int32_t* dra
 /// The step's page tables, packed: group g's begins at pages + offset[g].
 struct PageTables {
   const int32_t* pages;
-  const int32_t* offset;         // [2]
-  const int32_t* stride;         // [2]
+  const int32_t* offset;  // [2]
+  const int32_t* stride;  // [2]
 };
 
 /// One layer's keys and values: K of page p, kv head h, slot s begins at
@@ -138,15 +140,15 @@ struct RowPlaces {
 };
 
 struct RopeKvArgs {
-  PartialSums sums;              // raw q, k, v: [rows, width], width = (heads + 0, 1 or 2 kv_heads) * head_dim
+  PartialSums sums;  // raw q, k, v: [rows, width], width = (heads + 0, 1 or 2 kv_heads) * head_dim
   int heads, width;
   bool writes_kv, has_v;
   const float* q_norm;
   const float* k_norm;
-  const float* frequencies;      // [rotary_pairs]
+  const float* frequencies;  // [rotary_pairs]
   int rotary_pairs;
   float eps;
-  float16* q;                    // [rows, heads, head_dim]
+  float16* q;  // [rows, heads, head_dim]
   KvLayer kv;
   RowPlaces places;
   PageTables tables;
@@ -159,15 +161,16 @@ struct AttentionTile {
 };
 
 struct AttentionArgs {
-  const float16* q;              // [rows, heads, head_dim]
-  Split context;                 // [rows, heads * head_dim]
-  int heads, window;             // 0: all positions
+  const float16* q;   // [rows, heads, head_dim]
+  Split context;      // [rows, heads * head_dim]
+  float* context32;   // instead, for a single row
+  int heads, window;  // 0: all positions
   KvLayer kv;
   PageTables tables;
   const AttentionTile* tiles;
-  int tile_count, tile_rows;     // tile_rows: 16 or 64 query rows (tokens times heads per kv head)
+  int tile_count, tile_rows;  // tile_rows: 16 or 64 query rows (tokens times heads per kv head)
   int rows;
-  Workspace partial;             // [rows, heads, splits, head_dim + 2]
+  Workspace partial;  // [rows, heads, splits, head_dim + 2]
 };
 /// The most splits of the keys that attention() uses for so many tiles.
 int attention_splits(int tile_count, int kv_heads, int sm_count);
@@ -178,19 +181,19 @@ void attention(Queue& queue, const AttentionArgs& args);
 struct MoeArgs {
   int d_model, experts, chosen, width;
   float eps;
-  const float* x;                // residual [rows, d_model]
+  const float* x;  // residual [rows, d_model]
   const bfloat16* router;
   const float* router_scale;
   const float* expert_scale;
   const float* pre;
   const bfloat16* gate_up;
   const bfloat16* down;
-  float* input;                  // scratch [rows, d_model]
-  float* scores;                 // scratch [rows, experts]
-  int32_t* chosen_experts;       // scratch [rows, chosen]
-  float* chosen_weights;         // scratch [rows, chosen]
-  float* hidden;                 // scratch [rows, chosen, width]
-  float* out;                    // [rows, d_model]
+  float* input;             // scratch [rows, d_model]
+  float* scores;            // scratch [rows, experts]
+  int32_t* chosen_experts;  // scratch [rows, chosen]
+  float* chosen_weights;    // scratch [rows, chosen]
+  float* hidden;            // scratch [rows, chosen, width]
+  float* out;               // [rows, d_model]
 };
 void experts(Queue& queue, const MoeArgs& args, int rows);
 /// branch = norm(branch, post_dense) + norm(experts, post_experts)
@@ -199,16 +202,16 @@ void add_experts(Queue& queue, PartialSums branch, const float* post_dense, cons
 
 // ---- sample.cu
 
-/// drawn[r] = the id of the largest logit of row r, the lower one of equals; -1 when one is NaN or none is finite.
-/// Suppressed ids are overwritten with -infinity first.
+/// drawn[r] = the id of the largest logit of row r, the lower one of equals; -1 when one is NaN or none is
+/// finite. Suppressed ids are overwritten with -infinity first.
 struct GreedyArgs {
-  float* logits;                 // [rows, vocab]
+  float* logits;  // [rows, vocab]
   int vocab;
   const int32_t* suppressed;
   int suppressed_count;
-  float* candidate_values;       // scratch [rows, kGreedyChunks]
+  float* candidate_values;  // scratch [rows, kGreedyChunks]
   int32_t* candidate_ids;
-  int32_t* drawn;                // [rows]
+  int32_t* drawn;  // [rows]
 };
 inline constexpr int kGreedyChunks = 64;
 void greedy(Queue& queue, const GreedyArgs& args, int rows);

@@ -8,30 +8,49 @@
 
 namespace carat::cuda {
 
-/// Launches `kernel` behind what the queue already holds. A launch never throws: the queue keeps the first error for
-/// collect(). With overlap the kernel may start before its predecessor has ended, so every kernel calls
-/// ptx::wait_for_dependencies() before it touches anything but weights.
+struct LaunchShape {
+  dim3 grid;
+  int threads;
+  std::size_t shared_bytes = 0;
+  int cluster = 1;  // CTAs of a cluster, along grid.x
+};
+
+/// Launches `kernel` behind what the queue already holds. A launch never throws: the queue keeps the first
+/// error for collect(). With overlap the kernel may start before its predecessor has ended, so every kernel
+/// calls ptx::wait_for_dependencies() before it touches anything but weights.
+template <class... Params, class... Args>
+void launch(Queue& queue, const LaunchShape& shape, void (*kernel)(Params...), const Args&... args) {
+  if (queue.status != cudaSuccess) return;
+  constexpr std::size_t kDefaultSharedBytes = 48 * 1024;
+  if (shape.shared_bytes > kDefaultSharedBytes) {  // writes one entry of a host table
+    queue.status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        static_cast<int>(shape.shared_bytes));
+    if (queue.status != cudaSuccess) return;
+  }
+  cudaLaunchAttribute attributes[2]{};
+  unsigned count = 0;
+  if (queue.overlap) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (shape.cluster > 1) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count++].val.clusterDim = {static_cast<unsigned>(shape.cluster), 1, 1};
+  }
+  cudaLaunchConfig_t config{};
+  config.gridDim = shape.grid;
+  config.blockDim = dim3(static_cast<unsigned>(shape.threads));
+  config.dynamicSmemBytes = shape.shared_bytes;
+  config.stream = queue.stream;
+  config.attrs = attributes;
+  config.numAttrs = count;
+  queue.status = cudaLaunchKernelEx(&config, kernel, Params(args)...);
+}
+
 template <class... Params, class... Args>
 void launch(Queue& queue, void (*kernel)(Params...), dim3 grid, int threads, std::size_t shared_bytes,
             const Args&... args) {
-  if (queue.status != cudaSuccess) return;
-  constexpr std::size_t kDefaultSharedBytes = 48 * 1024;
-  if (shared_bytes > kDefaultSharedBytes) {  // writes one entry of a host table
-    queue.status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                        static_cast<int>(shared_bytes));
-    if (queue.status != cudaSuccess) return;
-  }
-  cudaLaunchAttribute overlap{};
-  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  overlap.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = grid;
-  config.blockDim = dim3(static_cast<unsigned>(threads));
-  config.dynamicSmemBytes = shared_bytes;
-  config.stream = queue.stream;
-  config.attrs = &overlap;
-  config.numAttrs = queue.overlap ? 1 : 0;
-  queue.status = cudaLaunchKernelEx(&config, kernel, Params(args)...);
+  launch(queue, LaunchShape{grid, threads, shared_bytes}, kernel, args...);
 }
 
 constexpr int divide_up(int a, int b) { return (a + b - 1) / b; }

@@ -19,8 +19,8 @@ __device__ inline float warp_sum(float v) {
   return v;
 }
 
-/// The sum over the CTA, the same bits in every thread. `scratch` holds one float per warp and is free again after the
-/// caller's next __syncthreads().
+/// The sum over the CTA, the same bits in every thread. `scratch` holds one float per warp and is free again
+/// after the caller's next __syncthreads().
 template <int kThreads>
 __device__ inline float block_sum(float v, float* scratch) {
   v = warp_sum(v);

@@ -1,8 +1,8 @@
 // y[t] = W x[t] for many tokens: tiles in shared memory, tensor cores, three stages of asynchronous copies.
 //
-// A CTA owns 128 rows of W and a tile of tokens; its eight warps split that tile. Shared rows are 128 bytes whose
-// 16-byte chunks are permuted by the row number, so that ldmatrix meets no bank twice. With few tiles the columns are
-// split over CTAs, which leave partial sums that the consumer adds in a fixed order.
+// A CTA owns 128 rows of W and a tile of tokens; its eight warps split that tile. Shared rows are 128 bytes
+// whose 16-byte chunks are permuted by the row number, so that ldmatrix meets no bank twice. With few tiles
+// the columns are split over CTAs, which leave partial sums that the consumer adds in a fixed order.
 #include <algorithm>
 
 #include "cuda/launch.h"
@@ -24,8 +24,10 @@ struct Tile {
   static constexpr int kStageElements = (kTileRows + kTokens * kPasses) * kDepth;
   static constexpr int kSharedBytes = kStages * kStageElements * 2;
 
-  // Starts the copy of columns [column, column + kDepth) into one stage; outside the matrices it writes zeros.
-  static __device__ void load(const MatmulArgs& a, bfloat16* stage, int first_row, int first_token, int column) {
+  // Starts the copy of columns [column, column + kDepth) into one stage; outside the matrices it writes
+  // zeros.
+  static __device__ void load(const MatmulArgs& a, bfloat16* stage, int first_row, int first_token,
+                              int column) {
 #pragma unroll
     for (int i = 0; i < kTileRows * kChunks / kThreads; ++i) {
       const int at = i * kThreads + static_cast<int>(threadIdx.x), row = at / kChunks, chunk = at % kChunks;
@@ -73,8 +75,8 @@ struct Tile {
     }
   }
 
-  static __device__ void store(const MatmulArgs& a, const float (&acc)[kRowTiles][kTokenTiles][4], int first_row,
-                               int first_token) {
+  static __device__ void store(const MatmulArgs& a, const float (&acc)[kRowTiles][kTokenTiles][4],
+                               int first_row, int first_token) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int row0 = first_row + warp / kWarpColumns * kRowTiles * 16 + lane / 4;
     const int token0 = first_token + warp % kWarpColumns * kTokenTiles * 8 + lane % 4 * 2;
@@ -109,14 +111,16 @@ __global__ void __launch_bounds__(kThreads, 2) tiled_kernel(MatmulArgs a) {
   ptx::wait_for_dependencies();
   const auto load = [&](int step) {
     if (step < end)
-      T::load(a, stages + (step - begin) % kStages * T::kStageElements, first_row, first_token, step * kDepth);
+      T::load(a, stages + (step - begin) % kStages * T::kStageElements, first_row, first_token,
+              step * kDepth);
     ptx::async_commit();
   };
   for (int s = 0; s < kStages - 1; ++s) load(begin + s);
   float acc[T::kRowTiles][T::kTokenTiles][4] = {};
   for (int step = begin; step < end; ++step) {
     ptx::async_wait<kStages - 2>();
-    __syncthreads();  // this step's copies of all threads have landed, and the stage loaded next is no longer read
+    __syncthreads();  // this step's copies of all threads have landed, and the stage loaded next is no longer
+                      // read
     load(step + kStages - 1);
     T::multiply(stages + (step - begin) % kStages * T::kStageElements, acc);
   }
@@ -126,7 +130,8 @@ __global__ void __launch_bounds__(kThreads, 2) tiled_kernel(MatmulArgs a) {
 template <int kTokens, int kPasses, bool kGated>
 void launch_tiled(Queue& queue, const MatmulArgs& a) {
   const dim3 grid(divide_up(a.tokens, kTokens), divide_up(a.w.rows, kTileRows), a.splits);
-  launch(queue, tiled_kernel<kTokens, kPasses, kGated>, grid, kThreads, Tile<kTokens, kPasses, kGated>::kSharedBytes, a);
+  launch(queue, tiled_kernel<kTokens, kPasses, kGated>, grid, kThreads,
+         Tile<kTokens, kPasses, kGated>::kSharedBytes, a);
 }
 
 int tile_tokens(int tokens) { return tokens <= 32 ? 32 : tokens <= 64 ? 64 : 128; }
@@ -134,9 +139,12 @@ int tile_tokens(int tokens) { return tokens <= 32 ? 32 : tokens <= 64 ? 64 : 128
 template <bool kGated>
 void tiled_matmul(Queue& queue, const MatmulArgs& a) {
   switch (tile_tokens(a.tokens)) {
-    case 32: return launch_tiled<32, 2, kGated>(queue, a);
-    case 64: return launch_tiled<64, 2, kGated>(queue, a);
-    default: return launch_tiled<128, 1, kGated>(queue, a);
+    case 32:
+      return launch_tiled<32, 2, kGated>(queue, a);
+    case 64:
+      return launch_tiled<64, 2, kGated>(queue, a);
+    default:
+      return launch_tiled<128, 1, kGated>(queue, a);
   }
 }
 

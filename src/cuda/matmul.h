@@ -1,5 +1,5 @@
-// What the two matmul kernels share: arguments, row order of gated products and what happens to a finished sum.
-// Included by .cu files only.
+// What the two matmul kernels share: arguments, row order of gated products and what happens to a finished
+// sum. Included by .cu files only.
 #pragma once
 #include "cuda/kernels.h"
 #include "cuda/math.h"
@@ -10,7 +10,7 @@ struct MatmulArgs {
   Matrix w;
   Split x;
   int tokens;
-  int splits;            // of the columns; partial sums lie tokens * rows floats apart
+  int splits;  // of the columns; partial sums lie tokens * rows floats apart
   MatmulOutput output;
 };
 
@@ -18,8 +18,9 @@ struct MatmulArgs {
 inline constexpr int kNarrowTokens = 16;
 void narrow_matmul(Queue& queue, const MatmulArgs& args);
 
-// A gated product pairs row i of the gate with row i of the up matrix, `rows / 2` further down. So that both sums meet
-// in one thread, a tile's rows alternate: 16 gate rows, the 16 up rows that belong to them, and so on.
+// A gated product pairs row i of the gate with row i of the up matrix, `rows / 2` further down. So that both
+// sums meet in one thread, a tile's rows alternate: 16 gate rows, the 16 up rows that belong to them, and so
+// on.
 __device__ inline int gated_row(int tile_row, int rows) {
   const int pair = (tile_row / 32) * 16 + tile_row % 16;
   return tile_row / 16 % 2 == 0 ? pair : pair + rows / 2;

@@ -1,9 +1,9 @@
 // y[t] = W x[t] for up to 16 tokens: as fast as the weights can be read.
 //
-// Weights are the 16-row operand of the tensor cores, tokens the 8-column one. A sum doesn't care about the order of its
-// terms, so each lane takes eight neighbouring columns (one 16-byte load) and both operands use that same order: no
-// shared memory and no shuffles between memory and tensor cores. The eight warps of a CTA share the columns; their sums
-// meet in shared memory in a fixed order.
+// Weights are the 16-row operand of the tensor cores, tokens the 8-column one. A sum doesn't care about the
+// order of its terms, so each lane takes eight neighbouring columns (one 16-byte load) and both operands use
+// that same order: no shared memory and no shuffles between memory and tensor cores. The eight warps of a CTA
+// share the columns; their sums meet in shared memory in a fixed order.
 #include "cuda/launch.h"
 #include "cuda/matmul.h"
 #include "cuda/ptx.h"
@@ -21,14 +21,16 @@ __device__ uint4 load_weights(const Matrix& w, int tile_row, int block, int quad
   return ptx::load_streaming(w.data + static_cast<std::size_t>(row) * w.cols + column);
 }
 
-__device__ inline uint4 load_activations(const bfloat16* x, int cols, int tokens, int token, int block, int quad) {
+__device__ inline uint4 load_activations(const bfloat16* x, int cols, int tokens, int token, int block,
+                                         int quad) {
   const int column = block * kBlock + quad * 8;
   if (token >= tokens || column >= cols) return make_uint4(0, 0, 0, 0);
   return *reinterpret_cast<const uint4*>(x + static_cast<std::size_t>(token) * cols + column);
 }
 
 // acc += rows [g, g + 8] of the weights times token g, over the lane's eight columns
-__device__ inline void multiply(float (&acc)[4], const uint4& low_rows, const uint4& high_rows, const uint4& x) {
+__device__ inline void multiply(float (&acc)[4], const uint4& low_rows, const uint4& high_rows,
+                                const uint4& x) {
   const uint32_t first[4] = {low_rows.x, high_rows.x, low_rows.y, high_rows.y};
   const uint32_t second[4] = {low_rows.z, high_rows.z, low_rows.w, high_rows.w};
   ptx::mma_bf16(acc, first, x.x, x.y);
@@ -78,7 +80,8 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(MatmulArgs a) {
 #pragma unroll
       for (int c = 0; c < 4; ++c) sums[warp][m * kTokenTiles + n][lane][c] = acc[m][n][c];
   __syncthreads();
-  // Sum e of a tile: lane e / 4's register e % 4, that is row e / 16 (+ 8 for the upper registers), token 2 (e / 4 % 4).
+  // Sum e of a tile: lane e / 4's register e % 4, that is row e / 16 (+ 8 for the upper registers), token 2
+  // (e / 4 % 4).
   for (int e = threadIdx.x; e < kTokenTiles * 128; e += kThreads) {
     const int n = e / 128, from = e % 128 / 4, c = e % 4;
     float total[kRowTiles] = {};

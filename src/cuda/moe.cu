@@ -1,5 +1,6 @@
-// Experts beside the dense MLP (26B-A4B): router, choice of the top k, and the chosen experts' matrices in float32. One
-// warp per output, so each expert's weights are read once per row that chose it: right for few rows.
+// Experts beside the dense MLP (26B-A4B): router, choice of the top k, and the chosen experts' matrices in
+// float32. One warp per output, so each expert's weights are read once per row that chose it: right for few
+// rows.
 #include "cuda/launch.h"
 #include "cuda/math.h"
 #include "cuda/ptx.h"
@@ -48,7 +49,8 @@ __global__ void __launch_bounds__(kThreads) router_kernel(MoeArgs a) {
   }
 }
 
-// One warp per row: the k largest scores, the lower expert of equals; their softmax, times each expert's own scale.
+// One warp per row: the k largest scores, the lower expert of equals; their softmax, times each expert's own
+// scale.
 __global__ void __launch_bounds__(32) choose_kernel(MoeArgs a) {
   ptx::launch_dependents();
   ptx::wait_for_dependencies();
@@ -116,9 +118,9 @@ __global__ void __launch_bounds__(kThreads) expert_down_kernel(MoeArgs a) {
   if (lane == 0) a.out[static_cast<std::size_t>(blockIdx.y) * a.d_model + i] = sum;
 }
 
-__global__ void __launch_bounds__(kThreads) add_experts_kernel(PartialSums branch, const float* post_dense,
-                                                               const float* experts, const float* post_experts,
-                                                               float eps, int d, float* out) {
+__global__ void __launch_bounds__(kThreads)
+    add_experts_kernel(PartialSums branch, const float* post_dense, const float* experts,
+                       const float* post_experts, float eps, int d, float* out) {
   __shared__ float scratch[2][kWarps];
   ptx::launch_dependents();
   ptx::wait_for_dependencies();
@@ -137,7 +139,8 @@ __global__ void __launch_bounds__(kThreads) add_experts_kernel(PartialSums branc
   const float dense_scale = rms_scale(block_sum<kThreads>(dense_squares, scratch[0]), d, eps);
   const float expert_scale = rms_scale(block_sum<kThreads>(expert_squares, scratch[1]), d, eps);
   for (int i = threadIdx.x; i < d; i += kThreads)
-    out[base + i] = dense(i) * dense_scale * post_dense[i] + experts[base + i] * expert_scale * post_experts[i];
+    out[base + i] =
+        dense(i) * dense_scale * post_dense[i] + experts[base + i] * expert_scale * post_experts[i];
 }
 
 }  // namespace
@@ -145,14 +148,15 @@ __global__ void __launch_bounds__(kThreads) add_experts_kernel(PartialSums branc
 void experts(Queue& queue, const MoeArgs& args, int rows) {
   launch(queue, router_kernel, dim3(rows), kThreads, args.d_model * sizeof(float), args);
   launch(queue, choose_kernel, dim3(rows), 32, 0, args);
-  launch(queue, expert_hidden_kernel, dim3(divide_up(args.width, kWarps), rows * args.chosen), kThreads, 0, args);
+  launch(queue, expert_hidden_kernel, dim3(divide_up(args.width, kWarps), rows * args.chosen), kThreads, 0,
+         args);
   launch(queue, expert_down_kernel, dim3(divide_up(args.d_model, kWarps), rows), kThreads, 0, args);
 }
 
 void add_experts(Queue& queue, PartialSums branch, const float* post_dense, const float* experts,
                  const float* post_experts, float eps, int d_model, float* out, int rows) {
-  launch(queue, add_experts_kernel, dim3(rows), kThreads, 0, branch, post_dense, experts, post_experts, eps, d_model,
-         out);
+  launch(queue, add_experts_kernel, dim3(rows), kThreads, 0, branch, post_dense, experts, post_experts, eps,
+         d_model, out);
 }
 
 }  // namespace carat::cuda

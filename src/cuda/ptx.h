@@ -1,5 +1,5 @@
-// Every PTX instruction that CUDA C++ has no name for, one function each. The kernels include no other assembly, so
-// this file is what another vendor's compiler has to replace.
+// Every PTX instruction that CUDA C++ has no name for, one function each. The kernels include no other
+// assembly, so this file is what another vendor's compiler has to replace.
 #pragma once
 #include <cstdint>
 
@@ -18,8 +18,8 @@ __device__ inline void launch_dependents() {
 #endif
 }
 
-/// Returns when the kernels in front have ended and their writes are visible. Must run in every CTA of every kernel:
-/// only then does "the one before me has ended" imply the same for all kernels before it.
+/// Returns when the kernels in front have ended and their writes are visible. Must run in every CTA of every
+/// kernel: only then does "the one before me has ended" imply the same for all kernels before it.
 __device__ inline void wait_for_dependencies() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -29,7 +29,8 @@ __device__ inline void wait_for_dependencies() {
 // ---- Bulk copies from global to shared memory that complete on an mbarrier (sm_90).
 
 __device__ inline void barrier_init(uint64_t* barrier, int arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals)
+               : "memory");
 }
 
 /// Makes initialised barriers visible to the copy engine.
@@ -41,7 +42,8 @@ __device__ inline void fence_barrier_init() {
 
 __device__ inline void barrier_expect(uint64_t* barrier, uint32_t bytes) {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+               "r"(bytes)
                : "memory");
 #endif
 }
@@ -54,7 +56,9 @@ __device__ inline void barrier_wait(uint64_t* barrier, uint32_t parity) {
       "again:\n"
       "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
       "@!done bra again;\n"
-      "}" ::"r"(shared_address(barrier)), "r"(parity) : "memory");
+      "}" ::"r"(shared_address(barrier)),
+      "r"(parity)
+      : "memory");
 #endif
 }
 
@@ -68,11 +72,12 @@ __device__ inline uint64_t policy_evict_first() {
 }
 
 /// `bytes` and both addresses are multiples of 16.
-__device__ inline void bulk_copy(void* to, const void* from, uint32_t bytes, uint64_t* barrier, uint64_t policy) {
+__device__ inline void bulk_copy(void* to, const void* from, uint32_t bytes, uint64_t* barrier,
+                                 uint64_t policy) {
 #if __CUDA_ARCH__ >= 900
   asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(
-          shared_address(to)),
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, "
+      "[%3], %4;" ::"r"(shared_address(to)),
       "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(policy)
       : "memory");
 #endif

@@ -2,7 +2,8 @@
 //   q = rope(norm(q) * q_norm)   float16, [rows, heads, head_dim]
 //   K = rope(norm(k) * k_norm)   float16, into the pages
 //   V = norm(v)                  float16, into the pages; v is the raw k where the model has no v ("K = V")
-// Norms bound all three, so float16 can't overflow, and it is eight times finer than bfloat16 at the same size.
+// Norms bound all three, so float16 can't overflow, and it is eight times finer than bfloat16 at the same
+// size.
 #include "cuda/kv_address.h"
 #include "cuda/launch.h"
 #include "cuda/math.h"
@@ -43,7 +44,8 @@ __global__ void __launch_bounds__(kWarps * 32) rope_kv_kernel(RopeKvArgs a) {
     to = a.q + (static_cast<std::size_t>(row) * a.heads + slot) * d;
   } else {
     const int kv_head = (slot - a.heads) % kv_heads;
-    to = kv_address(a.kv, a.tables, a.places.sequences[row], position, kv_head) + (is_value ? a.kv.value_offset : 0);
+    to = kv_address(a.kv, a.tables, a.places.sequences[row], position, kv_head) +
+         (is_value ? a.kv.value_offset : 0);
   }
   for (int j = lane; j < half; j += 32) {
     float first = head[j], second = head[j + half];

@@ -1,5 +1,5 @@
-// Row-wise work between the matrix products: embedding rows, norms with residual adds, per-layer inputs, gathers.
-// One CTA per row; every reduction runs in a fixed order.
+// Row-wise work between the matrix products: embedding rows, norms with residual adds, per-layer inputs,
+// gathers. One CTA per row; every reduction runs in a fixed order.
 #include "cuda/launch.h"
 #include "cuda/math.h"
 #include "cuda/ptx.h"
@@ -10,8 +10,8 @@ namespace {
 constexpr int kThreads = 256;
 
 // xn = norm(row, gain), or the row itself without a gain. `row` is in shared memory and complete.
-__device__ void write_normed(const float* row, const float* gain, float eps, int d, float square_sum, Split xn,
-                             std::size_t base) {
+__device__ void write_normed(const float* row, const float* gain, float eps, int d, float square_sum,
+                             Split xn, std::size_t base) {
   const float scale = gain ? rsqrtf(square_sum / static_cast<float>(d) + eps) : 1.f;
   for (int i = threadIdx.x; i < d; i += kThreads) {
     store_split(xn.hi, xn.lo, base + i, gain ? row[i] * scale * gain[i] : row[i]);
@@ -86,8 +86,8 @@ __global__ void __launch_bounds__(kThreads) per_layer_inputs_kernel(PerLayerInpu
   }
 }
 
-__global__ void __launch_bounds__(kThreads) gather_rows_kernel(const uint4* from, uint4* to, int words,
-                                                               const int32_t* rows) {
+__global__ void __launch_bounds__(kThreads)
+    gather_rows_kernel(const uint4* from, uint4* to, int words, const int32_t* rows) {
   ptx::launch_dependents();
   ptx::wait_for_dependencies();
   const std::size_t source = static_cast<std::size_t>(rows[blockIdx.x]) * words;
@@ -95,7 +95,8 @@ __global__ void __launch_bounds__(kThreads) gather_rows_kernel(const uint4* from
   for (int i = threadIdx.x; i < words; i += kThreads) to[target + i] = from[source + i];
 }
 
-__global__ void __launch_bounds__(kThreads) resolve_tokens_kernel(int32_t* tokens, int count, const int32_t* drawn) {
+__global__ void __launch_bounds__(kThreads)
+    resolve_tokens_kernel(int32_t* tokens, int count, const int32_t* drawn) {
   ptx::launch_dependents();
   ptx::wait_for_dependencies();
   const int i = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
@@ -113,10 +114,12 @@ void add_norm(Queue& queue, const AddNormArgs& args, int rows) {
 }
 
 void per_layer_inputs(Queue& queue, const PerLayerInputArgs& args, int rows) {
-  launch(queue, per_layer_inputs_kernel, dim3(rows, divide_up(args.layers, kThreads / 32)), kThreads, 0, args);
+  launch(queue, per_layer_inputs_kernel, dim3(rows, divide_up(args.layers, kThreads / 32)), kThreads, 0,
+         args);
 }
 
-void gather_rows(Queue& queue, const void* from, void* to, std::size_t width_bytes, const int32_t* rows, int count) {
+void gather_rows(Queue& queue, const void* from, void* to, std::size_t width_bytes, const int32_t* rows,
+                 int count) {
   launch(queue, gather_rows_kernel, dim3(count), kThreads, 0, static_cast<const uint4*>(from),
          static_cast<uint4*>(to), static_cast<int>(width_bytes / sizeof(uint4)), rows);
 }

@@ -1,5 +1,5 @@
-// Greedy choice on the device, equal to engine/sampler bit for bit: the largest logit, ties to the lower id, -1 when a
-// logit is NaN or the largest is not finite.
+// Greedy choice on the device, equal to engine/sampler bit for bit: the largest logit, ties to the lower id,
+// -1 when a logit is NaN or the largest is not finite.
 #include "cuda/greedy.h"
 #include "cuda/launch.h"
 #include "cuda/ptx.h"

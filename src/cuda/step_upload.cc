@@ -21,10 +21,12 @@ std::size_t most_words(const ModelPlan& plan, const RunnerOptions& limits) {
 }  // namespace
 
 StepUpload::StepUpload(const ModelPlan& plan, const RunnerOptions& limits)
-    : staging_{PinnedArray<int32_t>(most_words(plan, limits)), PinnedArray<int32_t>(most_words(plan, limits))},
+    : staging_{PinnedArray<int32_t>(most_words(plan, limits)),
+               PinnedArray<int32_t>(most_words(plan, limits))},
       device_(most_words(plan, limits)) {
   const int heads = plan.layers.front().attention.heads;
-  for (std::size_t g = 0; g < kKvGroups; ++g) heads_per_kv_[g] = heads / std::max(1, plan.kv_groups[g].kv_heads);
+  for (std::size_t g = 0; g < kKvGroups; ++g)
+    heads_per_kv_[g] = heads / std::max(1, plan.kv_groups[g].kv_heads);
 }
 
 /// Returns the offset of the values, a multiple of 16 bytes.
@@ -48,7 +50,8 @@ std::array<std::size_t, 2> StepUpload::append_places(const Rows& rows) {
   return {at, append<int32_t>(sequences)};
 }
 
-/// Short segments get tiles of 16 query rows, which leave the GPU's width to the keys; prompts get tiles of 64.
+/// Short segments get tiles of 16 query rows, which leave the GPU's width to the keys; prompts get tiles
+/// of 64.
 std::size_t StepUpload::append_tiles(const Rows& rows, int group, TileList& list) {
   const int heads = heads_per_kv_[static_cast<std::size_t>(group)];
   int longest = 0;
@@ -58,14 +61,16 @@ std::size_t StepUpload::append_tiles(const Rows& rows, int group, TileList& list
   std::vector<AttentionTile> tiles;
   for (const Segment& segment : rows.segments) {
     for (int i = 0; i < segment.count; i += tokens) {
-      tiles.push_back({segment.first + i, std::min(tokens, segment.count - i), segment.past + i, segment.sequence});
+      tiles.push_back(
+          {segment.first + i, std::min(tokens, segment.count - i), segment.past + i, segment.sequence});
     }
   }
   list.count = static_cast<int>(tiles.size());
   return append<AttentionTile>(tiles);
 }
 
-DeviceStep StepUpload::upload(Queue& queue, int slot, const StepRows& step, std::span<const int32_t> suppressed) {
+DeviceStep StepUpload::upload(Queue& queue, int slot, const StepRows& step,
+                              std::span<const int32_t> suppressed) {
   words_.clear();
   DeviceStep out;
   const int32_t* base = device_.data();
@@ -86,7 +91,8 @@ DeviceStep StepUpload::upload(Queue& queue, int slot, const StepRows& step, std:
     }
   }
   std::array<int32_t, kKvGroups> strides, offsets;
-  const std::size_t stride_at = append<int32_t>(strides), offset_at = append<int32_t>(offsets), pages = words_.size();
+  const std::size_t stride_at = append<int32_t>(strides), offset_at = append<int32_t>(offsets),
+                    pages = words_.size();
   for (std::size_t g = 0; g < kKvGroups; ++g) {
     offsets[g] = static_cast<int32_t>(append<int32_t>(step.page_tables[g].pages) - pages);
     strides[g] = step.page_tables[g].stride;

@@ -23,7 +23,7 @@ struct DeviceRows {
 
 struct DeviceStep {
   DeviceRows all, tail;
-  int32_t* tokens = nullptr;       // of `all`, writable: negative ones are still to be resolved
+  int32_t* tokens = nullptr;  // of `all`, writable: negative ones are still to be resolved
   const int32_t* tail_rows = nullptr;
   const int32_t* suppressed = nullptr;
   int suppressed_count = 0;
@@ -44,7 +44,7 @@ class StepUpload {
   std::array<std::size_t, 2> append_places(const Rows& rows);
 
   std::array<int, kKvGroups> heads_per_kv_;
-  std::vector<int32_t> words_;     // of the step, before they go to pinned memory
+  std::vector<int32_t> words_;  // of the step, before they go to pinned memory
   std::array<PinnedArray<int32_t>, 2> staging_;
   DeviceArray<int32_t> device_;
 };

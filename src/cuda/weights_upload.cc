@@ -70,8 +70,8 @@ void encode(const Linear& rows, std::byte* to) {
   }
 }
 
-/// One thread's share: takes chunks until none is left, through two pinned buffers, so that it reads the next chunk
-/// while the last one travels.
+/// One thread's share: takes chunks until none is left, through two pinned buffers, so that it reads the next
+/// chunk while the last one travels.
 void upload_chunks(const std::vector<Chunk>& chunks, std::atomic<std::size_t>& next, int device) {
   check(cudaSetDevice(device), "cudaSetDevice");
   Stream stream;
@@ -82,8 +82,10 @@ void upload_chunks(const std::vector<Chunk>& chunks, std::atomic<std::size_t>& n
   for (std::size_t i = next++; i < chunks.size(); i = next++, buffer ^= 1) {
     sent[buffer].wait();
     encode(chunks[i].rows, buffers[buffer].data());
-    const std::size_t bytes = static_cast<std::size_t>(chunks[i].rows.rows * chunks[i].rows.cols * kElementBytes);
-    check(cudaMemcpyAsync(chunks[i].to, buffers[buffer].data(), bytes, cudaMemcpyHostToDevice, stream), "upload");
+    const std::size_t bytes =
+        static_cast<std::size_t>(chunks[i].rows.rows * chunks[i].rows.cols * kElementBytes);
+    check(cudaMemcpyAsync(chunks[i].to, buffers[buffer].data(), bytes, cudaMemcpyHostToDevice, stream),
+          "upload");
     sent[buffer].record(stream);
   }
   check(cudaStreamSynchronize(stream), "upload");
@@ -105,8 +107,8 @@ void run_upload(const std::vector<Chunk>& chunks) {
   };
   {
     std::vector<std::jthread> threads;
-    const std::size_t count =
-        std::min<std::size_t>(chunks.size(), std::clamp(std::thread::hardware_concurrency(), 1u, kMostThreads));
+    const std::size_t count = std::min<std::size_t>(
+        chunks.size(), std::clamp(std::thread::hardware_concurrency(), 1u, kMostThreads));
     for (std::size_t i = 0; i < count; ++i) threads.emplace_back(share);
   }
   if (error) std::rethrow_exception(error);

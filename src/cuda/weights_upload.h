@@ -15,8 +15,8 @@ struct DeviceWeights {
 std::size_t weight_bytes(ModelPlan& plan);
 
 /// Copies all weights to the current device and makes `plan` point there; the plan then no longer needs the
-/// checkpoint. Float32 and float16 checkpoints are rounded to bfloat16. Matrices lie in for_each_linear()'s order
-/// without gaps, so q, k, v and gate, up are one matrix each.
+/// checkpoint. Float32 and float16 checkpoints are rounded to bfloat16. Matrices lie in for_each_linear()'s
+/// order without gaps, so q, k, v and gate, up are one matrix each.
 DeviceWeights upload_weights(ModelPlan& plan);
 
 }  // namespace carat::cuda

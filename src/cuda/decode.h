@@ -1,0 +1,88 @@
+// The kernels of a decode step with a single row (sm_90 and later). They pass float32 vectors and start
+// before their predecessor has ended: each brings its first weights on chip, then waits for its input.
+#pragma once
+#include "cuda/kernels.h"
+
+namespace carat::cuda {
+
+/// Where a matvec gets its vector. Every CTA computes it anew: cheaper than a kernel of its own.
+enum class VectorSource {
+  plain,     // in
+  residual,  // x = (in + norm(branch, branch_gain)) * scalar;  vector = norm(x, norm_gain), or x without a
+             // gain
+  embedding  // x = embedding[token] * scalar;  vector likewise
+};
+
+struct VectorInput {
+  VectorSource source = VectorSource::plain;
+  const float* in = nullptr;
+  const float* branch = nullptr;
+  const float* branch_gain = nullptr;
+  const float* norm_gain = nullptr;
+  float scalar = 1.f, eps = 0.f;
+  const bfloat16* embedding = nullptr;
+  const int32_t* token = nullptr;
+  float* x_out = nullptr;  // x, for the kernels to come; must not be `in`
+};
+
+enum class VectorFinish { store, gated_gelu, per_layer, logits };
+
+/// What a per-layer gate is multiplied with: (norm(raw * project_scale) * gain + table[token] * table_scale)
+/// / sqrt(2).
+struct PerLayerFactor {
+  const float* raw = nullptr;  // this layer's slice of the projection, [ple_dim]
+  const float* gain = nullptr;
+  const bfloat16* table = nullptr;  // begins at this layer's slice
+  std::size_t table_stride = 0;
+  int table_rows = 0;
+  float project_scale = 0.f, table_scale = 0.f;
+};
+
+struct VectorOutput {
+  VectorFinish finish = VectorFinish::store;
+  float* out = nullptr;  // [rows], gated: [rows / 2]
+  PerLayerFactor factor;
+  // logits: capped; the best of each CTA's share goes to the candidates
+  float cap = 0.f;
+  const int32_t* suppressed = nullptr;
+  int suppressed_count = 0;
+  float* candidate_values = nullptr;
+  int32_t* candidate_ids = nullptr;
+};
+
+struct MatvecArgs {
+  Matrix w;
+  VectorInput input;
+  VectorOutput output;
+  // Set by matvec():
+  int slices, slice_cols;  // the columns are split over the warps of a CTA
+  int stages;              // rows (slices of them) that a warp has in flight
+};
+
+/// Whether matvec() can multiply a matrix of so many columns.
+bool matvec_supports(int cols);
+/// Shared memory for weights in flight, per CTA.
+inline constexpr int kMatvecRingBytes = 96 * 1024;
+void matvec(Queue& queue, MatvecArgs args);
+
+/// The drawn token from the candidates of the head.
+void pick_candidate(Queue& queue, const float* values, const int32_t* ids, int count, int32_t* drawn);
+
+struct DecodeAttentionArgs {
+  const float* qkv;  // raw q, then k and v where the layer owns them
+  int heads, window;
+  bool writes_kv, has_v;
+  const float* q_norm;
+  const float* k_norm;
+  const float* frequencies;
+  int rotary_pairs;
+  float eps;
+  KvLayer kv;
+  const int32_t* position;
+  PageTables tables;
+  float* context;  // [heads, head_dim]
+};
+/// Norms, rotation, K/V append and attention of one row, for contexts that are not long.
+void decode_attention(Queue& queue, const DecodeAttentionArgs& args);
+
+}  // namespace carat::cuda

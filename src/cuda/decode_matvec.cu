@@ -1,0 +1,386 @@
+// y = W x for one row: the kernel that reads nearly all bytes of a decode step.
+//
+// One CTA per multiprocessor owns neighbouring rows of W; each of its eight warps streams its own rows (or,
+// of long rows, its own slice of the columns) through a private ring in shared memory, filled by bulk copies.
+// A warp needs no barrier with other warps until its sums are done. The ring is filled before the kernel
+// waits for its input, so weights arrive while the kernel in front still computes. The vector stays in
+// registers, 8 columns of each 256 per lane.
+#include <algorithm>
+
+#include "cuda/decode.h"
+#include "cuda/greedy.h"
+#include "cuda/launch.h"
+#include "cuda/math.h"
+#include "cuda/ptx.h"
+
+namespace carat::cuda {
+namespace {
+
+constexpr int kWarps = 8, kThreads = 32 * kWarps, kMostStages = 8, kMostSliceCols = 2048, kMostSlices = 8;
+constexpr int kSharedVector = 4096;  // longer plain vectors go straight to registers
+
+/// How a CTA's share of the outputs is laid out over its warps.
+struct Share {
+  int first, count;  // outputs of this CTA
+  int per_output;    // rows of W per output: 2 when gated
+  int slice, group, groups;
+
+  __device__ Share(const MatvecArgs& a) {
+    per_output = a.output.finish == VectorFinish::gated_gelu ? 2 : 1;
+    const long long outputs = a.w.rows / per_output;
+    first = static_cast<int>(blockIdx.x * outputs / gridDim.x);
+    count = static_cast<int>((blockIdx.x + 1) * outputs / gridDim.x) - first;
+    const int warp = threadIdx.x / 32;
+    slice = warp % a.slices;
+    group = warp / a.slices;
+    groups = kWarps / a.slices;
+  }
+  /// Items (slices of rows) of this warp.
+  __device__ int items() const {
+    return count > group ? (count - group + groups - 1) / groups * per_output : 0;
+  }
+  /// Number of an item among the CTA's rows.
+  __device__ int index(int item) const {
+    return (group + item / per_output * groups) * per_output + item % per_output;
+  }
+  __device__ const bfloat16* address(const MatvecArgs& a, int item) const {
+    const int output = first + group + item / per_output * groups;
+    const std::size_t row = output + static_cast<std::size_t>(item % per_output) * (a.w.rows / per_output);
+    return a.w.data + row * a.w.cols + slice * a.slice_cols;
+  }
+};
+
+/// One warp's ring of weight slices.
+class Ring {
+ public:
+  __device__ Ring(const MatvecArgs& a, const Share& share, unsigned char* memory, uint64_t* barriers)
+      : a_(a),
+        share_(share),
+        memory_(memory),
+        barriers_(barriers),
+        bytes_(a.slice_cols * 2),
+        items_(share.items()) {
+    if (threadIdx.x % 32 == 0) {
+      policy_ = ptx::policy_evict_first();
+      for (int s = 0; s < a.stages; ++s) ptx::barrier_init(barriers_ + s, 1);
+      ptx::fence_barrier_init();
+      for (int i = 0; i < a.stages; ++i) start(i, i);
+    }
+    __syncwarp();
+  }
+
+  __device__ const uint4* wait() const {
+    ptx::barrier_wait(barriers_ + stage_, parity_);
+    return reinterpret_cast<const uint4*>(memory_ + stage_ * bytes_);
+  }
+  /// The current item has been read by all lanes: its place takes the item `stages` further on.
+  __device__ void advance(int item) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) start(item + a_.stages, stage_);
+    if (++stage_ == a_.stages) {
+      stage_ = 0;
+      parity_ ^= 1;
+    }
+  }
+  __device__ int items() const { return items_; }
+
+ private:
+  __device__ void start(int item, int stage) {
+    if (item >= items_) return;
+    ptx::barrier_expect(barriers_ + stage, bytes_);
+    ptx::bulk_copy(memory_ + stage * bytes_, share_.address(a_, item), bytes_, barriers_ + stage, policy_);
+  }
+
+  const MatvecArgs& a_;
+  const Share& share_;
+  unsigned char* memory_;
+  uint64_t* barriers_;
+  uint64_t policy_ = 0;
+  int bytes_, items_, stage_ = 0;
+  uint32_t parity_ = 0;
+};
+
+__device__ inline float4 load4(const float* p, int i) { return reinterpret_cast<const float4*>(p)[i]; }
+__device__ inline float squares(const float4& v) { return v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w; }
+
+/// Computes x and the vector that the product needs of it; leaves the vector in shared memory.
+template <int kVectors>
+__device__ void prepare_vector(const MatvecArgs& a, float* vector, float (*scratch)[kWarps]) {
+  const VectorInput& in = a.input;
+  const int d = a.w.cols, vectors = d / 4;
+  float4 x[kVectors], branch[kVectors];
+  float square_sum = 0.f;
+  if (in.source == VectorSource::embedding) {
+    const bfloat16* row = in.embedding + static_cast<std::size_t>(*in.token) * d;
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      const int i = v * kThreads + static_cast<int>(threadIdx.x);
+      if (i >= vectors) continue;
+      const uint2 q = reinterpret_cast<const uint2*>(row)[i];
+      x[v] = make_float4(low_bf16(q.x) * in.scalar, high_bf16(q.x) * in.scalar, low_bf16(q.y) * in.scalar,
+                         high_bf16(q.y) * in.scalar);
+      square_sum += squares(x[v]);
+    }
+  } else {
+    float branch_squares = 0.f;
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      const int i = v * kThreads + static_cast<int>(threadIdx.x);
+      if (i >= vectors) continue;
+      branch[v] = load4(in.branch, i);
+      x[v] = load4(in.in, i);
+      branch_squares += squares(branch[v]);
+    }
+    const float scale =
+        rsqrtf(block_sum<kThreads>(branch_squares, scratch[0]) / static_cast<float>(d) + in.eps);
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      const int i = v * kThreads + static_cast<int>(threadIdx.x);
+      if (i >= vectors) continue;
+      const float4 gain = load4(in.branch_gain, i);
+      x[v] = make_float4((x[v].x + branch[v].x * scale * gain.x) * in.scalar,
+                         (x[v].y + branch[v].y * scale * gain.y) * in.scalar,
+                         (x[v].z + branch[v].z * scale * gain.z) * in.scalar,
+                         (x[v].w + branch[v].w * scale * gain.w) * in.scalar);
+      square_sum += squares(x[v]);
+    }
+  }
+  const float scale =
+      in.norm_gain ? rsqrtf(block_sum<kThreads>(square_sum, scratch[1]) / static_cast<float>(d) + in.eps)
+                   : 1.f;
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    const int i = v * kThreads + static_cast<int>(threadIdx.x);
+    if (i >= vectors) continue;
+    if (in.x_out && blockIdx.x == 0) reinterpret_cast<float4*>(in.x_out)[i] = x[v];
+    if (in.norm_gain) {
+      const float4 gain = load4(in.norm_gain, i);
+      x[v] = make_float4(x[v].x * scale * gain.x, x[v].y * scale * gain.y, x[v].z * scale * gain.z,
+                         x[v].w * scale * gain.w);
+    }
+    reinterpret_cast<float4*>(vector)[i] = x[v];
+  }
+}
+
+/// The lane's share of its warp's slice of `from`: chunk c holds columns 8 (32 c + lane) and on.
+template <int kChunks>
+__device__ void load_share(const float* from, int slice_cols, float (&x)[kChunks * 8]) {
+#pragma unroll
+  for (int c = 0; c < kChunks; ++c) {
+    const int chunk = c * 32 + static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float4 v =
+          chunk * 8 < slice_cols ? load4(from, chunk * 2 + half) : make_float4(0.f, 0.f, 0.f, 0.f);
+      float* to = x + c * 8 + half * 4;
+      to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+    }
+  }
+}
+
+template <int kChunks>
+__device__ float multiply(const uint4* w, int slice_chunks, const float (&x)[kChunks * 8]) {
+  float even = 0.f, odd = 0.f;
+#pragma unroll
+  for (int c = 0; c < kChunks; ++c) {
+    const int chunk = c * 32 + static_cast<int>(threadIdx.x) % 32;
+    if (chunk >= slice_chunks) continue;
+    const uint4 q = w[chunk];
+    const float* v = x + c * 8;
+    even += low_bf16(q.x) * v[0];
+    odd += high_bf16(q.x) * v[1];
+    even += low_bf16(q.y) * v[2];
+    odd += high_bf16(q.y) * v[3];
+    even += low_bf16(q.z) * v[4];
+    odd += high_bf16(q.z) * v[5];
+    even += low_bf16(q.w) * v[6];
+    odd += high_bf16(q.w) * v[7];
+  }
+  return even + odd;
+}
+
+/// Sums of four values over the warp with five shuffles: value (lane / 16) + 2 (lane / 8 % 2) ends in each
+/// lane.
+__device__ inline float warp_sum4(const float (&s)[4]) {
+  const bool upper = threadIdx.x & 16, right = threadIdx.x & 8;
+  const float first = (upper ? s[1] : s[0]) + __shfl_xor_sync(kAllLanes, upper ? s[0] : s[1], 16);
+  const float second = (upper ? s[3] : s[2]) + __shfl_xor_sync(kAllLanes, upper ? s[2] : s[3], 16);
+  float sum = (right ? second : first) + __shfl_xor_sync(kAllLanes, right ? first : second, 8);
+#pragma unroll
+  for (int offset = 4; offset > 0; offset /= 2) sum += __shfl_xor_sync(kAllLanes, sum, offset);
+  return sum;
+}
+
+/// All products of this warp; sums[slice][row of the CTA].
+template <int kChunks>
+__device__ void multiply_rows(const MatvecArgs& a, const Share& share, Ring& ring,
+                              const float (&x)[kChunks * 8], float* sums) {
+  const int lane = threadIdx.x % 32, which = lane / 16 + lane / 8 % 2 * 2;
+  float* mine = sums + share.slice * share.count * share.per_output;
+  for (int item = 0; item < ring.items(); item += 4) {
+    float s[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      s[j] = 0.f;
+      if (item + j >= ring.items()) continue;
+      s[j] = multiply<kChunks>(ring.wait(), a.slice_cols / 8, x);
+      ring.advance(item + j);
+    }
+    const float sum = warp_sum4(s);
+    if (lane % 8 == 0 && item + which < ring.items()) mine[share.index(item + which)] = sum;
+  }
+}
+
+__device__ inline float per_layer_factor(const MatvecArgs& a, float scale, int i) {
+  const PerLayerFactor& f = a.output.factor;
+  const int token = *a.input.token;
+  const bfloat16* row = f.table + (token < f.table_rows ? token : 0) * f.table_stride;
+  return (f.raw[i] * scale * f.gain[i] + __bfloat162float(row[i]) * f.table_scale) * 0.7071067811865476f;
+}
+
+__device__ void write_logits(const MatvecArgs& a, const Share& share, float* sums, Candidate* scratch) {
+  const VectorOutput& o = a.output;
+  for (int i = threadIdx.x; i < o.suppressed_count; i += kThreads) {
+    const int at = o.suppressed[i] - share.first;
+    if (at >= 0 && at < share.count) sums[at] = -INFINITY;
+  }
+  __syncthreads();
+  Candidate best = no_candidate();
+  for (int i = threadIdx.x; i < share.count; i += kThreads) {
+    const float logit = sums[i] == -INFINITY ? sums[i] : soft_cap(sums[i], o.cap);
+    o.out[share.first + i] = logit;
+    best = better(best, {logit, share.first + i});
+  }
+  best = block_best<kThreads>(best, scratch);
+  if (threadIdx.x == 0) {
+    o.candidate_values[blockIdx.x] = best.value;
+    o.candidate_ids[blockIdx.x] = best.id;
+  }
+}
+
+/// Adds the slices in order and turns sums into outputs.
+__device__ void write_outputs(const MatvecArgs& a, const Share& share, float* sums, float (*scratch)[kWarps],
+                              Candidate* best) {
+  const int rows = share.count * share.per_output;
+  __syncthreads();
+  for (int i = threadIdx.x; i < rows; i += kThreads)
+    for (int s = 1; s < a.slices; ++s) sums[i] += sums[s * rows + i];
+  if (a.output.finish == VectorFinish::logits) {
+    __syncthreads();
+    write_logits(a, share, sums, best);
+    return;
+  }
+  float scale = 0.f;
+  if (a.output.finish == VectorFinish::per_layer) {  // rows of W are the layer's ple_dim
+    const PerLayerFactor& f = a.output.factor;
+    float square_sum = 0.f;
+    for (int i = threadIdx.x; i < a.w.rows; i += kThreads) {
+      const float v = f.raw[i] * f.project_scale;
+      square_sum += v * v;
+    }
+    square_sum = block_sum<kThreads>(square_sum, scratch[0]);
+    scale = rsqrtf(square_sum / static_cast<float>(a.w.rows) + a.input.eps) * f.project_scale;
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < share.count; i += kThreads) {
+    float v = sums[i * share.per_output];
+    if (a.output.finish == VectorFinish::gated_gelu) v = gelu_tanh(v) * sums[i * 2 + 1];
+    if (a.output.finish == VectorFinish::per_layer)
+      v = gelu_tanh(v) * per_layer_factor(a, scale, share.first + i);
+    a.output.out[share.first + i] = v;
+  }
+}
+
+template <int kChunks, int kVectors>
+__global__ void __launch_bounds__(kThreads, 2) matvec_kernel(const __grid_constant__ MatvecArgs a) {
+  extern __shared__ __align__(128) unsigned char shared[];
+  __shared__ uint64_t barriers[kWarps][kMostStages];
+  __shared__ float scratch[2][kWarps];
+  __shared__ Candidate best[kWarps];
+  const int warp = threadIdx.x / 32, ring_bytes = a.stages * a.slice_cols * 2;
+  float* vector = reinterpret_cast<float*>(shared + kWarps * ring_bytes);
+  float* sums = vector + (a.w.cols <= kSharedVector ? a.w.cols : 0);
+  const Share share(a);
+  ptx::launch_dependents();
+  Ring ring(a, share, shared + warp * ring_bytes, barriers[warp]);
+  ptx::wait_for_dependencies();
+
+  float x[kChunks * 8];
+  if (a.w.cols <= kSharedVector) {
+    if (a.input.source == VectorSource::plain) {
+      for (int i = threadIdx.x; i < a.w.cols / 4; i += kThreads)
+        reinterpret_cast<float4*>(vector)[i] = load4(a.input.in, i);
+    } else {
+      prepare_vector<kVectors>(a, vector, scratch);
+    }
+    __syncthreads();
+    load_share<kChunks>(vector + share.slice * a.slice_cols, a.slice_cols, x);
+  } else {
+    load_share<kChunks>(a.input.in + share.slice * a.slice_cols, a.slice_cols, x);
+  }
+  multiply_rows<kChunks>(a, share, ring, x, sums);
+  write_outputs(a, share, sums, scratch, best);
+}
+
+__global__ void __launch_bounds__(kThreads)
+    pick_kernel(const float* values, const int32_t* ids, int count, int32_t* drawn) {
+  __shared__ Candidate scratch[kWarps];
+  ptx::launch_dependents();
+  ptx::wait_for_dependencies();
+  Candidate best = no_candidate();
+  for (int i = threadIdx.x; i < count; i += kThreads) best = better(best, {values[i], ids[i]});
+  best = block_best<kThreads>(best, scratch);
+  if (threadIdx.x == 0) *drawn = token_of(best);
+}
+
+/// The fewest slices whose share of the vector fits a lane's registers; 0 when there is no such number.
+int slices_of(int cols) {
+  for (int slices = 1; slices <= kMostSlices; slices *= 2) {
+    if (cols % (8 * slices) == 0 && cols / slices <= kMostSliceCols) return slices;
+  }
+  return 0;
+}
+
+template <int kChunks>
+void launch_matvec(Queue& queue, const MatvecArgs& a) {
+  const int per_output = a.output.finish == VectorFinish::gated_gelu ? 2 : 1, outputs = a.w.rows / per_output;
+  const int ctas = std::min(queue.sm_count, outputs);
+  const std::size_t vector = a.w.cols <= kSharedVector ? a.w.cols : 0;
+  const std::size_t sums = static_cast<std::size_t>(divide_up(outputs, ctas)) * per_output * a.slices;
+  const std::size_t bytes =
+      static_cast<std::size_t>(kWarps) * a.stages * a.slice_cols * 2 + (vector + sums) * 4;
+  constexpr int kFewVectors = 2, kManyVectors = 4;  // float4 per thread
+  const bool few = a.w.cols <= kFewVectors * kThreads * 4;
+  launch(queue, few ? matvec_kernel<kChunks, kFewVectors> : matvec_kernel<kChunks, kManyVectors>, dim3(ctas),
+         kThreads, bytes, a);
+}
+
+}  // namespace
+
+bool matvec_supports(int cols) { return slices_of(cols) > 0; }
+
+void matvec(Queue& queue, MatvecArgs args) {
+  args.slices = slices_of(args.w.cols);
+  args.slice_cols = args.w.cols / args.slices;
+  args.stages = std::clamp(kMatvecRingBytes / (kWarps * args.slice_cols * 2), 2, kMostStages);
+  switch (divide_up(args.slice_cols, 256)) {
+    case 1:
+      return launch_matvec<1>(queue, args);
+    case 2:
+      return launch_matvec<2>(queue, args);
+    case 3:
+    case 4:
+      return launch_matvec<4>(queue, args);
+    case 5:
+    case 6:
+      return launch_matvec<6>(queue, args);
+    default:
+      return launch_matvec<8>(queue, args);
+  }
+}
+
+void pick_candidate(Queue& queue, const float* values, const int32_t* ids, int count, int32_t* drawn) {
+  launch(queue, pick_kernel, dim3(1), kThreads, 0, values, ids, count, drawn);
+}
+
+}  // namespace carat::cuda

@@ -1,0 +1,218 @@
+#include "cuda/single_row.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace carat::cuda {
+namespace {
+
+/// Beyond this position full attention is split over the whole GPU.
+constexpr int kLongContext = 512;
+/// The residual stream passes through the shared memory of every CTA.
+constexpr int kMostWidth = 4096;
+
+const bfloat16* weights(const Linear& w) { return reinterpret_cast<const bfloat16*>(w.data); }
+
+int64_t qkv_rows(const AttentionPlan& a) {
+  return a.q.rows + (a.writes_kv ? a.k.rows : 0) + (a.v ? a.v.rows : 0);
+}
+
+}  // namespace
+
+bool SingleRow::supports(const ModelPlan& plan, const Queue& queue) {
+  if (!queue.overlap || plan.d_model > kMostWidth || !matvec_supports(plan.d_model)) return false;
+  return std::ranges::all_of(plan.layers, [](const LayerPlan& l) {
+    return !l.moe && matvec_supports(static_cast<int>(l.attention.o.cols)) &&
+           matvec_supports(static_cast<int>(l.down.cols)) &&
+           (!l.per_layer || matvec_supports(static_cast<int>(l.per_layer->proj.cols)));
+  });
+}
+
+SingleRow::SingleRow(const ModelPlan& plan, const KvStorage& kv, const CudaBlocks& blocks, Queue& queue)
+    : plan_(plan), kv_(kv), blocks_(blocks), queue_(queue) {
+  std::size_t heads = 0, qkv = 0, hidden = static_cast<std::size_t>(plan.ple_dim), parts = 0;
+  for (const LayerPlan& l : plan.layers) {
+    const AttentionPlan& a = l.attention;
+    heads = std::max(heads, static_cast<std::size_t>(a.heads * a.head_dim));
+    qkv = std::max(qkv, static_cast<std::size_t>(qkv_rows(a)));
+    hidden = std::max(hidden, static_cast<std::size_t>(l.intermediate_size));
+    const int splits = attention_splits(1, a.kv_heads, queue.sm_count);
+    parts = std::max(parts, static_cast<std::size_t>(a.heads * splits * (a.head_dim + 2)));
+  }
+  const auto d = static_cast<std::size_t>(plan.d_model);
+  x_ = {DeviceArray<float>(d), DeviceArray<float>(d)};
+  qkv_ = DeviceArray<float>(qkv);
+  q_ = DeviceArray<float16>(heads);
+  context_ = DeviceArray<float>(heads);
+  branch_ = DeviceArray<float>(d);
+  hidden_ = DeviceArray<float>(hidden);
+  ple_ = DeviceArray<float>(static_cast<std::size_t>(plan.ple_dim) * plan.layers.size());
+  parts_ = DeviceArray<float>(parts);
+  candidate_values_ = DeviceArray<float>(static_cast<std::size_t>(queue.sm_count));
+  candidate_ids_ = DeviceArray<int32_t>(static_cast<std::size_t>(queue.sm_count));
+}
+
+void SingleRow::run(const DeviceStep& step, int position, float* logits, int32_t* drawn) {
+  if (queue_.status != cudaSuccess) return;
+  const bool long_context = position >= kLongContext;
+  Captured& captured = graphs_[long_context];
+  const Key key{step.tokens, step.suppressed, step.tables.pages, step.suppressed_count, logits};
+  if (!captured.graph || captured.key != key) {
+    captured.graph = Graph::capture(queue_.stream, [&] { enqueue(step, long_context, logits, drawn); });
+    captured.key = key;
+  }
+  if (queue_.status == cudaSuccess) captured.graph.launch(queue_.stream);
+}
+
+VectorInput SingleRow::plain(const float* in) const {
+  VectorInput input;
+  input.in = in;
+  return input;
+}
+
+/// x = (x + norm(branch, gain)) * scalar, and its norm with the gains `next`.
+VectorInput SingleRow::residual(const float* gain, float scalar, const float* next) {
+  VectorInput input;
+  input.source = VectorSource::residual;
+  input.in = x_[now_].data();
+  input.branch = branch_.data();
+  input.branch_gain = gain;
+  input.norm_gain = next;
+  input.scalar = scalar;
+  input.eps = plan_.norm_eps;
+  now_ ^= 1;
+  input.x_out = x_[now_].data();
+  return input;
+}
+
+VectorInput SingleRow::embedding(const DeviceStep& step, const float* norm, float* x_out) const {
+  VectorInput input;
+  input.source = VectorSource::embedding;
+  input.norm_gain = norm;
+  input.scalar = plan_.embed_scale;
+  input.eps = plan_.norm_eps;
+  input.embedding = weights(plan_.embed);
+  input.token = step.tokens;
+  input.x_out = x_out;
+  return input;
+}
+
+void SingleRow::multiply(const Linear& w, int64_t rows, const VectorInput& input,
+                         const VectorOutput& output) {
+  MatvecArgs args{};
+  args.w = {weights(w), static_cast<int>(rows), static_cast<int>(w.cols)};
+  args.input = input;
+  args.output = output;
+  matvec(queue_, args);
+}
+
+PerLayerFactor SingleRow::per_layer_factor(int layer) const {
+  const std::size_t slice = static_cast<std::size_t>(layer) * static_cast<std::size_t>(plan_.ple_dim);
+  PerLayerFactor factor;
+  factor.raw = ple_.data() + slice;
+  factor.gain = plan_.ple_norm.data();
+  factor.table = weights(plan_.ple_table) + slice;
+  factor.table_stride = static_cast<std::size_t>(plan_.ple_table.cols);
+  factor.table_rows = static_cast<int>(plan_.ple_table.rows);
+  factor.project_scale = 1.f / std::sqrt(static_cast<float>(plan_.d_model));
+  factor.table_scale = plan_.ple_embed_scale;
+  return factor;
+}
+
+void SingleRow::attend(const LayerPlan& l, const DeviceStep& step, bool long_context) {
+  const AttentionPlan& a = l.attention;
+  if (long_context && a.window == 0) {
+    RopeKvArgs rope{};
+    rope.sums = {qkv_.data(), 1, 0};
+    rope.heads = a.heads;
+    rope.width = static_cast<int>(qkv_rows(a));
+    rope.writes_kv = a.writes_kv;
+    rope.has_v = static_cast<bool>(a.v);
+    rope.q_norm = a.q_norm.data();
+    rope.k_norm = a.k_norm.data();
+    rope.frequencies = blocks_.frequencies(a.kv_group);
+    rope.rotary_pairs = a.rope.rotary_pairs;
+    rope.eps = plan_.norm_eps;
+    rope.q = q_.data();
+    rope.kv = kv_.layer(a);
+    rope.places = step.all.places;
+    rope.tables = step.tables;
+    rope_kv(queue_, rope, 1);
+    AttentionArgs args{};
+    args.q = q_.data();
+    args.context32 = context_.data();
+    args.heads = a.heads;
+    args.kv = rope.kv;
+    args.tables = step.tables;
+    args.tiles = step.all.tiles[static_cast<std::size_t>(a.kv_group)].tiles;
+    args.tile_count = 1;
+    args.tile_rows = step.all.tiles[static_cast<std::size_t>(a.kv_group)].tile_rows;
+    args.rows = 1;
+    args.partial = {parts_.data(), parts_.size()};
+    attention(queue_, args);
+    return;
+  }
+  DecodeAttentionArgs args{};
+  args.qkv = qkv_.data();
+  args.heads = a.heads;
+  args.window = a.window;
+  args.writes_kv = a.writes_kv;
+  args.has_v = static_cast<bool>(a.v);
+  args.q_norm = a.q_norm.data();
+  args.k_norm = a.k_norm.data();
+  args.frequencies = blocks_.frequencies(a.kv_group);
+  args.rotary_pairs = a.rope.rotary_pairs;
+  args.eps = plan_.norm_eps;
+  args.kv = kv_.layer(a);
+  args.position = step.all.places.positions;
+  args.tables = step.tables;
+  args.context = context_.data();
+  decode_attention(queue_, args);
+}
+
+void SingleRow::enqueue(const DeviceStep& step, bool long_context, float* logits, int32_t* drawn) {
+  const auto store = [](float* out) {
+    VectorOutput output;
+    output.out = out;
+    return output;
+  };
+  now_ = 0;
+  resolve_tokens(queue_, step.tokens, 1, drawn);
+  if (plan_.ple_dim > 0)
+    multiply(plan_.ple_project, plan_.ple_project.rows, embedding(step, nullptr, nullptr),
+             store(ple_.data()));
+  VectorInput next = embedding(step, plan_.first_norm.data(), x_[now_].data());
+  for (const LayerPlan& l : plan_.layers) {
+    multiply(l.attention.q, qkv_rows(l.attention), next, store(qkv_.data()));
+    attend(l, step, long_context);
+    multiply(l.attention.o, l.attention.o.rows, plain(context_.data()), store(branch_.data()));
+    VectorOutput hidden = store(hidden_.data());
+    hidden.finish = VectorFinish::gated_gelu;
+    multiply(l.gate, 2 * l.gate.rows, residual(l.post_attention.data(), 1.f, l.pre_ffn.data()), hidden);
+    multiply(l.down, l.down.rows, plain(hidden_.data()), store(branch_.data()));
+    const float* post = l.post_ffn.data();
+    if (l.per_layer) {
+      VectorInput gate = residual(post, 1.f, nullptr);
+      gate.token = step.tokens;
+      VectorOutput mixed = store(hidden_.data());
+      mixed.finish = VectorFinish::per_layer;
+      mixed.factor = per_layer_factor(l.index);
+      multiply(l.per_layer->gate, l.per_layer->gate.rows, gate, mixed);
+      multiply(l.per_layer->proj, l.per_layer->proj.rows, plain(hidden_.data()), store(branch_.data()));
+      post = l.per_layer->post.data();
+    }
+    next = residual(post, l.tail.scalar, l.tail.next_norm.data());
+  }
+  VectorOutput head = store(logits);
+  head.finish = VectorFinish::logits;
+  head.cap = plan_.logit_cap;
+  head.suppressed = step.suppressed;
+  head.suppressed_count = step.suppressed_count;
+  head.candidate_values = candidate_values_.data();
+  head.candidate_ids = candidate_ids_.data();
+  multiply(plan_.head, plan_.head.rows, next, head);
+  pick_candidate(queue_, candidate_values_.data(), candidate_ids_.data(),
+                 std::min(queue_.sm_count, plan_.vocab), drawn);
+}
+
+}  // namespace carat::cuda

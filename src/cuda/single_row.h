@@ -1,0 +1,58 @@
+// Steps of one row past forward(): the same mathematics in seven kernels a layer, captured once and replayed.
+#pragma once
+#include <array>
+
+#include "cuda/cuda_blocks.h"
+#include "cuda/decode.h"
+#include "cuda/device.h"
+#include "cuda/step_upload.h"
+
+namespace carat::cuda {
+
+class SingleRow {
+ public:
+  /// Whether the kernels can run this model on this GPU; otherwise single rows take the general path.
+  static bool supports(const ModelPlan& plan, const Queue& queue);
+
+  /// All arguments outlive the object; `plan` points to device memory.
+  SingleRow(const ModelPlan& plan, const KvStorage& kv, const CudaBlocks& blocks, Queue& queue);
+
+  /// Enqueues the step: its logits [vocab] and the id of the largest of them, suppressed ids apart.
+  void run(const DeviceStep& step, int position, float* logits, int32_t* drawn);
+
+ private:
+  /// What a captured graph has burnt in.
+  struct Key {
+    const int32_t* tokens = nullptr;
+    const int32_t* suppressed = nullptr;
+    const int32_t* pages = nullptr;
+    int suppressed_count = 0;
+    const float* logits = nullptr;
+    bool operator==(const Key&) const = default;
+  };
+  struct Captured {
+    Key key;
+    Graph graph;
+  };
+
+  void enqueue(const DeviceStep& step, bool long_context, float* logits, int32_t* drawn);
+  void attend(const LayerPlan& l, const DeviceStep& step, bool long_context);
+  void multiply(const Linear& w, int64_t rows, const VectorInput& input, const VectorOutput& output);
+  VectorInput plain(const float* in) const;
+  VectorInput residual(const float* gain, float scalar, const float* next);
+  VectorInput embedding(const DeviceStep& step, const float* norm, float* x_out) const;
+  PerLayerFactor per_layer_factor(int layer) const;
+
+  const ModelPlan& plan_;
+  const KvStorage& kv_;
+  const CudaBlocks& blocks_;
+  Queue& queue_;
+  std::array<DeviceArray<float>, 2> x_;  // residual stream; each kernel that moves it on writes the other one
+  std::size_t now_ = 0;
+  DeviceArray<float> qkv_, context_, branch_, hidden_, ple_, parts_, candidate_values_;
+  DeviceArray<float16> q_;
+  DeviceArray<int32_t> candidate_ids_;
+  std::array<Captured, 2> graphs_;  // for short and for long contexts
+};
+
+}  // namespace carat::cuda

@@ -1,0 +1,246 @@
+// The CUDA backend against transformers' results and against the reference backend. Without a GPU every test
+// skips.
+#include "cuda/cuda_runner.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "base/error.h"
+#include "engine/kv_pages.h"
+#include "engine/score.h"
+#include "engine/step_builder.h"
+#include "model/gemma4_plan.h"
+#include "ref/ref_runner.h"
+#include "support/golden.h"
+
+namespace carat {
+namespace {
+
+constexpr float kFewRows = 5e-3f;   // up to 64 rows: activations with 16 bits of mantissa
+constexpr float kManyRows = 5e-2f;  // bfloat16 activations
+
+class CudaRunnerOn : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    plan_ = load_test_plan(GetParam());
+    try {
+      runner_ = make_cuda_runner(plan_, limits(), {});
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::unavailable) throw;
+      GTEST_SKIP() << error.what();
+    }
+  }
+
+  RunnerOptions limits() const { return size_kv(plan_.kv_groups, 2304, 8, 256); }
+
+  ModelPlan plan_;
+  std::unique_ptr<Runner> runner_;
+};
+
+std::vector<int32_t> some_tokens(int count, int step = 37) {
+  std::vector<int32_t> tokens;
+  for (int i = 0; i < count; ++i) tokens.push_back(2 + i * step % 500);
+  return tokens;
+}
+
+std::vector<float> all_logits(Runner& runner, const ModelPlan& plan, std::span<const int32_t> tokens,
+                              int chunk) {
+  KvPages pages(plan.kv_groups, runner.info().limits);
+  std::vector<float> logits;
+  score(runner, pages, tokens, chunk,
+        [&](int, std::span<const float> row) { logits.insert(logits.end(), row.begin(), row.end()); });
+  return logits;
+}
+
+float largest_difference(std::span<const float> a, std::span<const float> b) {
+  EXPECT_EQ(a.size(), b.size());
+  float largest = 0.f;
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    const float difference = std::abs(a[i] - b[i]);
+    largest = difference <= largest ? largest : difference;  // keeps a NaN
+  }
+  return largest;
+}
+
+TEST_P(CudaRunnerOn, EqualsTransformersRowByRow) {
+  for (const GoldenPrompt& prompt : load_golden(GetParam())) {
+    SCOPED_TRACE(prompt.name);
+    if (prompt.ids.size() > 700) continue;  // one step per token
+    const GoldenComparison result = compare(*runner_, plan_, prompt, 1, kFewRows);
+    EXPECT_LE(result.max_difference, kFewRows);
+    EXPECT_EQ(result.argmax_mismatches, 0);
+    EXPECT_EQ(result.greedy_agree, prompt.greedy.size());
+  }
+}
+
+TEST_P(CudaRunnerOn, EqualsTransformersInChunks) {
+  for (const GoldenPrompt& prompt : load_golden(GetParam())) {
+    for (int chunk : {7, 33, 64, 256}) {
+      SCOPED_TRACE(prompt.name + ", chunk " + std::to_string(chunk));
+      const float tolerance = chunk <= 64 ? kFewRows : kManyRows;
+      const GoldenComparison result = compare(*runner_, plan_, prompt, chunk, tolerance);
+      EXPECT_LE(result.max_difference, tolerance);
+      EXPECT_EQ(result.argmax_mismatches, 0);
+    }
+  }
+}
+
+// Every count of rows has its own kernels: one row, up to 8, 16, 32, 64 and more.
+TEST_P(CudaRunnerOn, EveryStepSizeEqualsTheReference) {
+  const auto reference = make_ref_runner(plan_, limits());
+  const std::vector<int32_t> tokens = some_tokens(150);
+  const std::vector<float> expected = all_logits(*reference, plan_, tokens, 150);
+  for (int chunk : {1, 2, 8, 9, 16, 17, 32, 40, 64, 65, 128, 150}) {
+    EXPECT_LE(largest_difference(all_logits(*runner_, plan_, tokens, chunk), expected),
+              chunk <= 64 ? kFewRows : kManyRows)
+        << "chunk " << chunk;
+  }
+}
+
+// A step of one row has kernels of its own, which start before their predecessors end.
+TEST_P(CudaRunnerOn, SingleRowsEqualTheGeneralPath) {
+  const auto general = make_cuda_runner(plan_, limits(), {.fused_single_rows = false});
+  const std::vector<int32_t> tokens = some_tokens(600);  // past the short contexts
+  EXPECT_LE(
+      largest_difference(all_logits(*runner_, plan_, tokens, 1), all_logits(*general, plan_, tokens, 1)),
+      kFewRows);
+}
+
+TEST_P(CudaRunnerOn, TwoRunsGiveTheSameBits) {
+  const std::vector<int32_t> tokens = some_tokens(120);
+  for (int chunk : {1, 5, 120}) {
+    EXPECT_EQ(all_logits(*runner_, plan_, tokens, chunk), all_logits(*runner_, plan_, tokens, chunk))
+        << "chunk " << chunk;
+  }
+}
+
+// Prompts that start, prompts that go on and decode rows in one step, each as the reference computes it.
+TEST_P(CudaRunnerOn, MixedStepEqualsTheReference) {
+  const auto reference = make_ref_runner(plan_, limits());
+  struct Part {
+    int past, count;
+  };
+  const std::vector<Part> parts{{0, 40}, {33, 1}, {50, 23}, {16, 1}, {0, 1}, {61, 3}};
+  std::vector<std::vector<float>> results;
+  for (Runner* runner : {reference.get(), runner_.get()}) {
+    KvPages pages(plan_.kv_groups, runner->info().limits);
+    std::vector<SequencePages> sequences(parts.size());
+    StepBuilder builder;
+    for (const bool prefix : {true, false}) {
+      builder.clear();
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        const std::vector<int32_t> tokens =
+            some_tokens(parts[i].past + parts[i].count, 31 + 2 * static_cast<int>(i));
+        const int first = prefix ? 0 : parts[i].past, count = prefix ? parts[i].past : parts[i].count;
+        if (count == 0) continue;
+        ASSERT_TRUE(pages.extend(sequences[i], first, count));
+        const int row = builder.add(std::span(tokens).subspan(first, count), first, sequences[i]);
+        for (int r = 0; r < count; r += prefix ? count : 2) builder.want_logits(row + r);
+      }
+      runner->submit(builder.input());
+      const StepResult result = runner->collect();
+      if (!prefix) results.emplace_back(result.logits.begin(), result.logits.end());
+    }
+  }
+  EXPECT_LE(largest_difference(results.at(0), results.at(1)), kManyRows);
+}
+
+// The next step starts from tokens that the host has not seen.
+TEST_P(CudaRunnerOn, PipelinedStepsDrawTheSameTokens) {
+  const std::vector<int32_t> prompt = some_tokens(20);
+  const std::vector<int32_t> expected = continue_greedily(*runner_, plan_, prompt, 12, 20);
+  KvPages pages(plan_.kv_groups, runner_->info().limits);
+  SequencePages sequence;
+  ASSERT_TRUE(pages.extend(sequence, 0, 40));
+  SamplingParams greedy;
+  std::vector<int32_t> drawn;
+  std::array<StepBuilder, 2> builders;
+  const int32_t previous = ~0;
+  for (int i = 0; i < 12; ++i) {
+    StepBuilder& builder = builders[static_cast<std::size_t>(i % 2)];
+    builder.clear();
+    const int past = i == 0 ? 0 : 19 + i;
+    const int row =
+        i == 0 ? builder.add(prompt, 0, sequence) + 19 : builder.add({&previous, 1}, past, sequence);
+    builder.want_token(row, {&greedy, past + 1, {}, {}});
+    runner_->submit(builder.input());
+    if (i > 0) drawn.push_back(runner_->collect().tokens.at(0));
+  }
+  drawn.push_back(runner_->collect().tokens.at(0));
+  EXPECT_EQ(drawn, expected);
+}
+
+TEST_P(CudaRunnerOn, SuppressedTokensAreNeverDrawn) {
+  const std::vector<int32_t> prompt = some_tokens(10);
+  KvPages pages(plan_.kv_groups, runner_->info().limits);
+  SequencePages sequence;
+  ASSERT_TRUE(pages.extend(sequence, 0, 12));
+  SamplingParams greedy;
+  std::vector<int32_t> suppressed;
+  for (int i = 0; i < 3; ++i) {
+    StepBuilder builder;
+    const int row = builder.add(prompt, 0, sequence) + 9;
+    builder.want_token(row, {&greedy, 10, {}, suppressed});
+    runner_->submit(builder.input());
+    const int32_t token = runner_->collect().tokens.at(0);
+    EXPECT_EQ(std::ranges::count(suppressed, token), 0);
+    suppressed.push_back(token);
+  }
+}
+
+TEST_P(CudaRunnerOn, CopiedPagesHoldTheSameKeysAndValues) {
+  const std::vector<int32_t> tokens = some_tokens(33);
+  const RunnerOptions options = limits();
+  const auto last_logits = [&](bool copied) {
+    std::array<int32_t, 2> table{0, 1};
+    std::array<int32_t, 2> moved{2, 3};
+    const Segment prompt{0, 32, 0, 0}, next{0, 1, 32, 0};
+    const int32_t row = 0;
+    StepInput step{.tokens = std::span(tokens).first(32),
+                   .segments = {&prompt, 1},
+                   .page_tables = {},
+                   .logit_rows = {},
+                   .sampling = {}};
+    for (PageTable& t : step.page_tables) t = {table, 2};
+    runner_->submit(step);
+    runner_->collect();
+    if (copied) {
+      const std::array<PageCopy, 4> copies{{{0, 0, 2}, {0, 1, 3}, {1, 0, 2}, {1, 1, 3}}};
+      runner_->copy_pages(copies);
+      for (PageTable& t : step.page_tables) t = {moved, 2};
+    }
+    step.tokens = std::span(tokens).last(1);
+    step.segments = {&next, 1};
+    step.logit_rows = {&row, 1};
+    step.return_logits = true;
+    runner_->submit(step);
+    const StepResult result = runner_->collect();
+    return std::vector<float>(result.logits.begin(), result.logits.end());
+  };
+  ASSERT_GE(options.pages[kFullGroup], 4);
+  ASSERT_GE(options.pages[kSlidingGroup], 4);
+  EXPECT_EQ(last_logits(false), last_logits(true));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, CudaRunnerOn, testing::Values("tiny", "tiny-dense", "tiny-moe"),
+                         [](const auto& model) {
+                           std::string name = model.param;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+TEST(CudaRunner, AMissingDeviceIsNamed) {
+  const ModelPlan plan = load_test_plan("tiny");
+  try {
+    make_cuda_runner(plan, size_kv(plan.kv_groups, 64, 1, 16), {99});
+    FAIL() << "device 99 was accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::unavailable);
+  }
+}
+
+}  // namespace
+}  // namespace carat
