@@ -8,7 +8,7 @@
 namespace carat {
 
 struct DeviceOptions {
-  std::string device = "ref";  // "ref", "cpu", "cuda" or "cuda:N"
+  std::string device = "cpu";  // "cpu", "ref", "cuda" or "cuda:N"
   int threads = 0;             // cpu: 0 for the cores this process may use
   std::string isa;             // cpu: empty for the best this machine has
   std::string format;          // cpu: "bf16", "int8", "int4"; empty: as stored

@@ -165,9 +165,11 @@ std::string text_report(const BenchOptions& options, const Measurement& m) {
                 "\nload        %.3f s\nprefill     %.1f tok/s (%d x %d tokens, first token after %.3f s)\n",
                 m.load_s, m.prefill_tok_s, options.batch, options.prompt, m.first_token_s);
   text += line;
-  std::snprintf(line, sizeof line, "decode      %.1f tok/s (%d x %d tokens, %.2f ms per token)\n",
-                m.decode_tok_s, options.batch, options.tokens, m.ms_per_token);
-  text += line;
+  if (m.ms_per_token > 0) {
+    std::snprintf(line, sizeof line, "decode      %.1f tok/s (%d x %d tokens, %.2f ms per token)\n",
+                  m.decode_tok_s, options.batch, options.tokens, m.ms_per_token);
+    text += line;
+  }
   text += "weights     " + format_si(static_cast<double>(m.bytes_per_token), "B") + " per step";
   if (const auto fraction = m.bandwidth_fraction()) {
     std::snprintf(line, sizeof line, ": %s of %s, %.0f %% of the read bandwidth",

@@ -28,31 +28,31 @@ struct CommandLine {
 
 const char* const kModelHelp = "directory, or org/name in the Hugging Face cache";
 
+/// The option can come from the environment too: --top-k from CARAT_TOP_K. Flags win.
+void read_from_environment(CLI::Option* option) {
+  std::string name = "CARAT_" + option->get_lnames().front();
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return c == '-' ? '_' : static_cast<char>(std::toupper(c)); });
+  option->envname(name);
+}
+
 void add_device_flags(CLI::App* command, DeviceOptions& device) {
   const CLI::Validator known(
       [](std::string& name) {
-        return is_device_name(name) ? std::string() : name + " is none of ref, cpu, cuda:N";
+        return is_device_name(name) ? std::string() : name + " is none of cpu, ref, cuda:N";
       },
-      "ref|cpu|cuda:N", "device");
-  command->add_option("--device", device.device, "what computes")->check(known)->capture_default_str();
-  command->add_option("-t,--threads", device.threads, "cpu: threads; 0 for all cores")
-      ->check(CLI::NonNegativeNumber);
-  command->add_option("--format", device.format, "cpu: weights as bf16, int8 or int4 (default: as stored)")
-      ->check(CLI::IsMember({"bf16", "int8", "int4"}));
-  command->add_option("--isa", device.isa, "cpu: instruction set (default: the best here)")
-      ->check(CLI::IsMember({"scalar", "avx2", "avx512", "neon"}));
-  command->add_flag("--mmap", device.mmap, "cpu: read the files in place instead of repacking them");
-}
-
-/// Every flag of a command can come from the environment too: --top-k from CARAT_TOP_K. Flags win.
-void read_environment(CLI::App* command) {
-  for (CLI::Option* option : command->get_options()) {
-    if (option->get_lnames().empty() || option == command->get_help_ptr()) continue;
-    std::string name = "CARAT_" + option->get_lnames().front();
-    std::transform(name.begin(), name.end(), name.begin(),
-                   [](unsigned char c) { return c == '-' ? '_' : static_cast<char>(std::toupper(c)); });
-    option->envname(name);
-  }
+      "cpu|ref|cuda:N", "device");
+  const auto options = {
+      command->add_option("--device", device.device, "what computes")->check(known)->capture_default_str(),
+      command->add_option("-t,--threads", device.threads, "cpu: threads; 0 for all cores")
+          ->check(CLI::NonNegativeNumber),
+      command
+          ->add_option("--format", device.format, "cpu: weights as bf16, int8 or int4 (default: as stored)")
+          ->check(CLI::IsMember({"bf16", "int8", "int4"})),
+      command->add_option("--isa", device.isa, "cpu: instruction set (default: the best here)")
+          ->check(CLI::IsMember({"scalar", "avx2", "avx512", "neon"})),
+      command->add_flag("--mmap", device.mmap, "cpu: read the files in place instead of repacking them")};
+  for (CLI::Option* option : options) read_from_environment(option);
 }
 
 void add_run(CLI::App& app, CommandLine& line) {
@@ -60,7 +60,8 @@ void add_run(CLI::App& app, CommandLine& line) {
   CLI::App* command = app.add_subcommand("run", "stream the reply to a prompt");
   command->add_option("MODEL", o.model, std::string(kModelHelp) + " (default: the bundled demo)");
   CLI::Option* source =
-      command->add_option("SOURCE", line.run_source, "- reads the prompt from standard input");
+      command->add_option("SOURCE", line.run_source, "- reads the prompt from standard input")
+          ->type_name("-");
   CLI::Option* prompt = command->add_option("-p,--prompt", o.prompt, "the prompt")->excludes(source);
   command->add_option("-f,--file", o.prompt_file, "file with the prompt")->excludes(source)->excludes(prompt);
   command->add_option("-n,--max-tokens", o.max_tokens, "tokens to generate at most")
@@ -87,8 +88,9 @@ void add_run(CLI::App& app, CommandLine& line) {
   command->add_flag("--raw", o.raw, "continue the text as it is, without a chat turn");
   command->add_flag("--ignore-eos", o.ignore_eos, "don't stop where the model does");
   command->add_flag("-q,--quiet", o.quiet, "nothing on stderr but errors");
+  for (CLI::Option* option : command->get_options())
+    if (!option->get_lnames().empty() && option != command->get_help_ptr()) read_from_environment(option);
   add_device_flags(command, o.device);
-  read_environment(command);
   command->footer(
       "Examples:\n"
       "  carat run -p \"Once upon a time\"\n"

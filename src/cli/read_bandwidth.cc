@@ -47,7 +47,7 @@ double measure_read_bandwidth(int threads) {
     return share_of(static_cast<int64_t>(bytes), thread, pool.size(), int64_t{HugePages::kPageBytes});
   };
   pool.run([&](int thread) {
-    const Range range = share(thread);
+    const IndexRange range = share(thread);
     std::memset(pages.data() + range.first, 1, static_cast<std::size_t>(range.count()));
   });
 
@@ -56,7 +56,7 @@ double measure_read_bandwidth(int threads) {
   for (int pass = 0; pass < kPasses; ++pass) {
     const auto start = std::chrono::steady_clock::now();
     pool.run([&](int thread) {
-      const Range range = share(thread);
+      const IndexRange range = share(thread);
       checksum += read_all(pages.data() + range.first, range.count());
     });
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;

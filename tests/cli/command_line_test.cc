@@ -118,6 +118,7 @@ TEST(CommandLine, EnvironmentGivesDefaultsThatFlagsOverride) {
   const Finished three = run_program(with_flag, "", {"CARAT_MAX_TOKENS=1"});
   EXPECT_NE(three.err.find(", 3 generated"), std::string::npos) << three.err;
   expect_one_line_error(run_program(args, "", {"CARAT_DEVICE=tpu"}), 2, "tpu");
+  expect_one_line_error(run_program({"bench", kTiny}, "", {"CARAT_DEVICE=tpu"}), 2, "tpu");
 }
 
 }  // namespace
