@@ -83,7 +83,7 @@ struct Panels {
     std::byte* aligned = packed.data() + (64 - reinterpret_cast<uintptr_t>(packed.data()) % 64) % 64;
     bench.kernels.pack_panels({format, kPanelRows, cols, stored.data()}, 0, 1, aligned);
     bench.pool.run([&](int thread) {
-      const Range mine = share_of(weights.panels(), thread, bench.pool.size());
+      const IndexRange mine = share_of(weights.panels(), thread, bench.pool.size());
       for (int64_t i = mine.first; i < mine.last; ++i) {
         std::memcpy(memory.data() + panel * static_cast<size_t>(i), aligned, panel);
       }
@@ -121,7 +121,7 @@ double matmul_seconds(Bench& bench, const Panels& panels, const Inputs& inputs, 
   const MatmulWeights& w = panels.weights;
   y.resize(static_cast<size_t>(tokens * w.linear.rows));
   return bench.best([&](int thread) {
-    const Range mine = share_of(w.panels(), thread, bench.pool.size());
+    const IndexRange mine = share_of(w.panels(), thread, bench.pool.size());
     bench.kernels.matmul(w, mine.first, mine.count(), inputs.activations, tokens, y.data(), w.linear.rows);
   });
 }
@@ -131,14 +131,14 @@ void measure_limits(Bench& bench) {
   const int64_t floats = static_cast<int64_t>(memory.size() / 4);
   float* data = reinterpret_cast<float*>(memory.data());
   bench.pool.run([&](int thread) {
-    const Range mine = share_of(floats, thread, bench.pool.size(), 64);
+    const IndexRange mine = share_of(floats, thread, bench.pool.size(), 64);
     std::memset(data + mine.first, 0, static_cast<size_t>(mine.count()) * 4);
   });
   std::vector<int64_t> found(static_cast<size_t>(bench.pool.size()) * 8);
   // The larger half of argmax is a plain read of everything.
   const double seconds = bench.best(
       [&](int thread) {
-        const Range mine = share_of(floats, thread, bench.pool.size(), 64);
+        const IndexRange mine = share_of(floats, thread, bench.pool.size(), 64);
         found[static_cast<size_t>(thread) * 8] = bench.kernels.argmax(data + mine.first, mine.count());
       },
       10);
@@ -216,7 +216,7 @@ void measure_packing(Bench& bench) {
     const std::vector<std::byte> stored(row_bytes(format, kCols) * kRows);
     const HugePages packed(panel_bytes(format, kCols) * kRows / kPanelRows, "the benchmark's panels");
     const double seconds = bench.best([&](int thread) {
-      const Range mine = share_of(kRows / kPanelRows, thread, bench.pool.size());
+      const IndexRange mine = share_of(kRows / kPanelRows, thread, bench.pool.size());
       bench.kernels.pack_panels({format, kRows, kCols, stored.data()}, mine.first, mine.count(),
                                 packed.data() + panel_bytes(format, kCols) * static_cast<size_t>(mine.first));
     });

@@ -47,13 +47,13 @@ class ThreadPool {
 };
 
 /// Part [first, last) of something.
-struct Range {
+struct IndexRange {
   int64_t first, last;
   int64_t count() const { return last - first; }
 };
 
 /// Part `part` of [0, total) cut into `parts` nearly equal ranges at multiples of `grain`.
-constexpr Range share_of(int64_t total, int part, int parts, int64_t grain = 1) {
+constexpr IndexRange share_of(int64_t total, int part, int parts, int64_t grain = 1) {
   const int64_t grains = (total + grain - 1) / grain;
   const auto edge = [&](int64_t p) {
     const int64_t at = grains * p / parts * grain;

@@ -140,7 +140,7 @@ void CpuBlocks::multiply(std::initializer_list<Product> products, const Matrix<f
   }
   const Activations input = activations(x, cols, count, quantized);
   pool_.run([&](int thread) {
-    const Range share = share_of(total, thread, pool_.size());
+    const IndexRange share = share_of(total, thread, pool_.size());
     int64_t before = 0;
     for (const Product& product : products) {
       if (!product.weights->linear) continue;
@@ -295,7 +295,7 @@ void CpuBlocks::attention_out(const LayerPlan& l, const Rows& rows) {
 }
 
 /// hidden = gelu(gate x) * up x for panels [first, last) of gate and up.
-void CpuBlocks::gated_panels(const MatmulWeights& gate, const MatmulWeights& up, Range panels,
+void CpuBlocks::gated_panels(const MatmulWeights& gate, const MatmulWeights& up, IndexRange panels,
                              const Activations& x, int count, Matrix<float>& hidden, int64_t first_row,
                              Matrix<float>& tile) {
   for (int64_t first = panels.first; first < panels.last; first += kTilePanels) {
@@ -359,7 +359,7 @@ void CpuBlocks::logits(const ModelPlan& m, const Rows& rows) {
   const Activations x = activations(xn_, m.d_model, count, weights_.head.quantized());
   float* out = logits_.row(0);
   pool_.run([&](int thread) {
-    const Range panels = share_of(weights_.head.panels(), thread, pool_.size());
+    const IndexRange panels = share_of(weights_.head.panels(), thread, pool_.size());
     if (panels.count() == 0) return;
     kernels_.matmul(weights_.head, panels.first, panels.count(), x, count, out, m.vocab);
     if (m.logit_cap == 0.f) return;

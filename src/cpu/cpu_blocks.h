@@ -73,15 +73,16 @@ class CpuBlocks {
       return;
     }
     pool_.run([&](int thread) {
-      const Range rows = share_of(count, thread, pool_.size());
+      const IndexRange rows = share_of(count, thread, pool_.size());
       for (int64_t row = rows.first; row < rows.last; ++row) work(static_cast<int>(row), thread);
     });
   }
   Activations activations(const Matrix<float>& x, int64_t cols, int count, bool quantized);
   void multiply(std::initializer_list<Product> products, const Matrix<float>& x, int count);
   void rotate_and_store(const LayerPlan& l, const PageTable& table, int row);
-  void gated_panels(const MatmulWeights& gate, const MatmulWeights& up, Range panels, const Activations& x,
-                    int count, Matrix<float>& hidden, int64_t first_row, Matrix<float>& tile);
+  void gated_panels(const MatmulWeights& gate, const MatmulWeights& up, IndexRange panels,
+                    const Activations& x, int count, Matrix<float>& hidden, int64_t first_row,
+                    Matrix<float>& tile);
   void dense_mlp(const LayerPlan& l, int count);
   void add_ffn_branch(const LayerPlan& l, int count);
   void finish_layer(const LayerPlan& l, Vec gain, int count);

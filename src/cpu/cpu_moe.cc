@@ -64,14 +64,14 @@ void CpuBlocks::run_experts(const LayerPlan& l, int count) {
   });
   const Activations in = activations(expert_in_, plan_.d_model, visits, experts[0].gate.quantized());
   for_expert_shares(
-      experts[0].gate.panels(), [&](const ExpertRouting::Group& group, Range panels, int thread) {
+      experts[0].gate.panels(), [&](const ExpertRouting::Group& group, IndexRange panels, int thread) {
         const PackedExpert& expert = experts[static_cast<std::size_t>(group.expert)];
         gated_panels(expert.gate, expert.up, panels, from_row(in, group.first_visit), group.visits,
                      expert_hidden_, group.first_visit, scratch_[static_cast<std::size_t>(thread)].tile);
       });
   const Activations hidden =
       activations(expert_hidden_, moe.intermediate_size, visits, experts[0].down.quantized());
-  for_expert_shares(experts[0].down.panels(), [&](const ExpertRouting::Group& group, Range panels, int) {
+  for_expert_shares(experts[0].down.panels(), [&](const ExpertRouting::Group& group, IndexRange panels, int) {
     kernels_.matmul(experts[static_cast<std::size_t>(group.expert)].down, panels.first, panels.count(),
                     from_row(hidden, group.first_visit), group.visits, expert_out_.row(group.first_visit),
                     expert_out_.stride());
@@ -84,11 +84,11 @@ template <class Work>
 void CpuBlocks::for_expert_shares(int64_t panels, const Work& work) {
   const auto groups = routing_.groups();
   pool_.run([&](int thread) {
-    const Range share = share_of(panels * static_cast<int64_t>(groups.size()), thread, pool_.size());
+    const IndexRange share = share_of(panels * static_cast<int64_t>(groups.size()), thread, pool_.size());
     for (int64_t at = share.first; at < share.last;) {
       const int64_t group = at / panels, first = at % panels,
                     last = std::min(panels, first + share.last - at);
-      work(groups[static_cast<std::size_t>(group)], Range{first, last}, thread);
+      work(groups[static_cast<std::size_t>(group)], IndexRange{first, last}, thread);
       at += last - first;
     }
   });

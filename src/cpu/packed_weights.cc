@@ -103,7 +103,7 @@ class PanelPacker {
  public:
   PanelPacker(const Kernels& kernels, const Packing& matrix) : kernels_(kernels), matrix_(matrix) {}
 
-  void pack(Range panels, std::byte* out) {
+  void pack(IndexRange panels, std::byte* out) {
     if (matrix_.format == matrix_.source.format) {
       kernels_.pack_panels(matrix_.source, panels.first, panels.count(), out);
       return;
@@ -138,7 +138,7 @@ void pack_matrix(const Packing& matrix, std::byte* out, const Kernels& kernels, 
   const std::size_t bytes = panel_bytes(matrix.packed->linear.format, matrix.source.cols);
   pool.run([&](int thread) {
     try {
-      const Range panels = share_of(matrix.packed->panels(), thread, pool.size());
+      const IndexRange panels = share_of(matrix.packed->panels(), thread, pool.size());
       PanelPacker(kernels, matrix).pack(panels, out + bytes * static_cast<std::size_t>(panels.first));
     } catch (...) {
       failures[static_cast<std::size_t>(thread)] = std::current_exception();

@@ -61,7 +61,7 @@ TEST(ShareOf, CoversEverythingOnceAtGrainEdges) {
       for (const int64_t grain : {1, 16}) {
         int64_t next = 0;
         for (int part = 0; part < parts; ++part) {
-          const Range range = share_of(total, part, parts, grain);
+          const IndexRange range = share_of(total, part, parts, grain);
           EXPECT_EQ(range.first, next);
           EXPECT_GE(range.count(), 0);
           EXPECT_TRUE(range.first % grain == 0 || range.first == total);
