@@ -65,7 +65,8 @@ Bpe::~Bpe() = default;
 
 Bpe::Bpe(Vocabulary vocabulary, const TokenizerFile& file, const std::string& source)
     : vocabulary_(std::move(vocabulary)), fuse_unk_(file.fuse_unk), ignore_merges_(file.ignore_merges) {
-  if (file.has_unk_token && (unk_id_ = vocabulary_.find(file.unk_token)) < 0)
+  if (file.has_unk_token) unk_id_ = vocabulary_.find(file.unk_token);
+  if (file.has_unk_token && unk_id_ < 0)
     fail(ErrorKind::corrupt, source, ": model.unk_token ", in_quotes(file.unk_token),
          " is not in model.vocab");
   for (int c = 0; c < 128; ++c)

@@ -43,7 +43,7 @@ class PairTable {
   /// The slot that holds the pair, or the free one where it belongs.
   std::size_t position(uint32_t left, uint32_t right) const {
     const uint64_t hash = (uint64_t{left} << 32 | right) * 0x9E3779B97F4A7C15u;
-    std::size_t at = hash >> (64 - std::bit_width(slots_.size() - 1));
+    std::size_t at = hash >> 32 & (slots_.size() - 1);
     while (slots_[at].left != kEmpty && (slots_[at].left != left || slots_[at].right != right))
       at = (at + 1) & (slots_.size() - 1);
     return at;

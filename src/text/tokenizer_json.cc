@@ -194,6 +194,9 @@ class PipelineReader {
     if (!value.is_boolean()) corrupt(where, ".", key, " is not true or false");
     return value.get<bool>();
   }
+  static bool is_empty_string(const json& value) {
+    return value.is_string() && value.get_ref<const std::string&>().empty();
+  }
   static bool has_type(const json& part, std::string_view type) {
     return part.is_object() && field(part, "type") == type;
   }
@@ -218,7 +221,8 @@ class PipelineReader {
     if (const json& dropout = field(model, "dropout"); !dropout.is_null() && dropout != 0.0)
       unsupported("model.dropout", dropout);
     for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
-      if (const json& affix = field(model, key); !affix.is_null() && affix != "") unsupported(key, affix);
+      if (const json& affix = field(model, key); !affix.is_null() && !is_empty_string(affix))
+        unsupported(key, affix);
     if (const json& unk = field(model, "unk_token"); !unk.is_null()) {
       if (!unk.is_string()) corrupt("model.unk_token is not a string");
       file.has_unk_token = true;
@@ -280,7 +284,8 @@ class PipelineReader {
       if (!entry.is_object()) corrupt(where, " is not an object");
       const json &id = field(entry, "id"), &content = field(entry, "content");
       if (!id.is_number_unsigned() || id.get<uint64_t>() > INT32_MAX) corrupt(where, ".id is not a token id");
-      if (!content.is_string() || content == "") corrupt(where, ".content is not a string or is empty");
+      if (!content.is_string() || is_empty_string(content))
+        corrupt(where, ".content is not a string or is empty");
       AddedToken token{.content = content.get<std::string>(), .id = id.get<int32_t>()};
       token.single_word = flag(entry, "single_word", where);
       token.lstrip = flag(entry, "lstrip", where);

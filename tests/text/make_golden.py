@@ -12,9 +12,11 @@ from tokenizers import Tokenizer
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "data"
 DEMO = ROOT / "models" / "demo" / "tokenizer.json"
-SPACES = [" ", "  ", "   ", "\n", "\n\n", "\n\n\n", "\t", "\r\n", "▁", "▁▁", " \n ", "\u3000", "\xa0", " " * 31, "\n" * 33]
-FRAGMENTS = ["<turn|>", "<|turn>", "<bos>", "<eos>", "<unk>", "<0x0A>", "<0xE2>", "<|", "|>", "<pad", "1234567890", "://",
-             "{\n    \"a\": [1, 2]\n}", "Schröder", "日本語", "안녕하세요", "مرحبا", "नमस्ते", "👨‍👩‍👧‍👦", "🇩🇪", "ﬁ", "é"]
+SPACES = [" ", "  ", "   ", "\n", "\n\n", "\n\n\n", "\t", "\r\n", "▁", "▁▁", " \n ", "\u3000", "\xa0",
+          " " * 31, "\n" * 33]
+FRAGMENTS = ["<turn|>", "<|turn>", "<bos>", "<eos>", "<unk>", "<0x0A>", "<0xE2>", "<|", "|>", "<pad", "1234567890",
+             "://", "{\n    \"a\": [1, 2]\n}", "Schröder", "日本語", "안녕하세요",
+             "مرحبا", "नमस्ते", "👨‍👩‍👧‍👦", "🇩🇪", "ﬁ", "é"]
 
 
 def any_character(rng):
@@ -65,13 +67,17 @@ def encode(tokenizer, text, as_text):
     return tokenizer.encode(text, add_special_tokens=False).ids
 
 
+def encoded(tokenizer, text):
+    return {"text": text, "ids": encode(tokenizer, text, False), "ids_as_text": encode(tokenizer, text, True)}
+
+
 def golden(tokenizer, rng, count):
     """Texts with the ids of both modes, and ids with the text of both modes."""
     pieces = sorted(tokenizer.get_vocab())
     texts = [random_text(rng, pieces) for _ in range(count)]
     sequences = [random_ids(rng, tokenizer, pieces) for _ in range(count)]
     return {
-        "encode": [{"text": t, "ids": encode(tokenizer, t, False), "ids_as_text": encode(tokenizer, t, True)} for t in texts],
+        "encode": [encoded(tokenizer, text) for text in texts],
         "decode": [{"ids": s, "text": tokenizer.decode(s, skip_special_tokens=False),
                     "text_without_special": tokenizer.decode(s, skip_special_tokens=True)} for s in sequences],
     }
@@ -104,8 +110,9 @@ def odd_file(rng):
         added.append(token)
     replace = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
     split = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}
-    template = {"type": "TemplateProcessing", "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
-                "single": [{"SpecialToken": {"id": "<bos>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+    bos, a, b = ({kind: {"id": name, "type_id": 0}}
+                 for kind, name in [("SpecialToken", "<bos>"), ("Sequence", "A"), ("Sequence", "B")])
+    template = {"type": "TemplateProcessing", "single": [bos, a], "pair": [a, b],
                 "special_tokens": {"<bos>": {"id": "<bos>", "ids": [1], "tokens": ["<bos>"]}}}
     joined = rng.random() < 0.5
     return {
@@ -135,7 +142,7 @@ def odd_golden(rng):
     cases = []
     for text in odd_texts(rng, document):
         try:  # overlapping added tokens can make Hugging Face tokenizers panic
-            cases.append({"text": text, "ids": encode(tokenizer, text, False), "ids_as_text": encode(tokenizer, text, True)})
+            cases.append(encoded(tokenizer, text))
         except BaseException as error:  # noqa: B036 - PanicException is not an Exception
             print("left out:", str(error).splitlines()[0])
     return {"file": document, "encode": cases, "decode": golden(tokenizer, rng, 8)["decode"]}
