@@ -119,7 +119,8 @@ struct Inputs {
 double matmul_seconds(Bench& bench, const Panels& panels, const Inputs& inputs, int tokens,
                       std::vector<float>& y) {
   const MatmulWeights& w = panels.weights;
-  y.resize(static_cast<size_t>(tokens * w.linear.rows));
+  const int64_t y_stride = w.linear.rows + 16;
+  y.resize(static_cast<size_t>(tokens * y_stride));
   return bench.best([&](int thread) {
     const IndexRange mine = share_of(w.panels(), thread, bench.pool.size());
     bench.kernels.matmul(w, mine.first, mine.count(), inputs.activations, tokens, y.data(), w.linear.rows);

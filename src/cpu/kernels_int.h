@@ -214,24 +214,6 @@ void int_block(const MatmulWeights& w, int64_t first, int64_t count, int64_t k, 
   }
 }
 
-template <class Groups>
-void int_panels_of(const MatmulWeights& w, int64_t first, int64_t count, const Activations& x, int tokens,
-                   float* y, int64_t y_stride) {
-  const int64_t cols = w.linear.cols, step = panels_at_once(cols * 2 * tokens, count);
-  for (int64_t panel = first; panel < first + count; panel += step) {
-    for (int64_t k = 0; k < cols; k += kDepth) {
-      int_block<Groups>(w, panel, step, k, min_of(cols - k, kDepth), x, tokens, y, y_stride);
-    }
-  }
-}
-
-inline void int_panels(const MatmulWeights& w, int64_t first, int64_t count, const Activations& x, int tokens,
-                       float* y, int64_t y_stride) {
-  if (w.linear.format == WeightFormat::int8)
-    return int_panels_of<Int8Groups>(w, first, count, x, tokens, y, y_stride);
-  int_panels_of<Int4Groups>(w, first, count, x, tokens, y, y_stride);
-}
-
 /// x ~ scale * q with |q| <= 32767. Columns up to the next multiple of 64 become zero.
 inline void quantize(const float* x, int64_t n, int16_t* q, float* scale) {
   Floats largest = broadcast(0.f);

@@ -19,11 +19,20 @@ inline constexpr int kDepth = 512;
 
 inline int64_t min_of(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/// In which order a matrix product takes the blocks of `count` panels. While the activations fit in the L2
-/// cache each panel is streamed from its beginning to its end (1 panel at once). Beyond that, all panels take
-/// their turn with one block of columns, so that this block of the activations stays in the cache.
-inline int64_t panels_at_once(int64_t activation_bytes, int64_t count) {
-  return activation_bytes <= (1 << 20) ? 1 : count;
+/// How a matrix product of many tokens goes through memory, so that the activations it uses again and again
+/// stay in half of a 2 MiB L2 cache. Whole rows of at least 128 tokens fit: that many tokens at a time, each
+/// panel from its beginning to its end. Otherwise 512 tokens at a time, and all panels take their turn with
+/// one block of columns.
+struct Blocking {
+  int tokens;
+  bool whole_panels;
+};
+
+inline Blocking choose_blocking(int64_t activation_row_bytes, int tokens) {
+  const int64_t fitting = (1 << 20) / activation_row_bytes;
+  const bool whole_panels = fitting >= min_of(tokens, 128);
+  const int64_t most = whole_panels ? fitting : 512, blocks = (tokens + most - 1) / most;
+  return {static_cast<int>((tokens + blocks - 1) / blocks), whole_panels};
 }
 
 /// 16 rows of 32-bit units [unit, unit + 16) as stored, transposed: lane r of out[i] is unit `unit + i` of

@@ -12,9 +12,6 @@
 
 namespace carat::CARAT_ISA {
 
-/// Tokens whose block of columns fits into half of a 2 MiB L2 cache.
-inline constexpr int kTokenBlock = 512;
-
 /// bf16 panels hold, per column, 16 lanes of 32 bits: row r in the lower half, row r + 16 in the upper one,
 /// which a shift and a mask turn into float32. `half` is the tile's half of the panel where a tile has 16
 /// rows.
@@ -85,29 +82,33 @@ inline void float_block(const MatmulWeights& w, int64_t first, int64_t count, in
   }
 }
 
-inline void float_panels(const MatmulWeights& w, int64_t first, int64_t count, const Activations& x,
-                         int tokens, float* y, int64_t y_stride) {
-  const int64_t cols = w.linear.cols, step = panels_at_once(cols * 4 * tokens, count);
-  for (int64_t panel = first; panel < first + count; panel += step) {
-    for (int64_t k = 0; k < cols; k += kDepth) {
-      float_block(w, panel, step, k, min_of(cols - k, kDepth), x, tokens, y, y_stride);
-    }
+inline void matmul_block(const MatmulWeights& w, int64_t first, int64_t count, int64_t k, int64_t depth,
+                         const Activations& x, int tokens, float* y, int64_t y_stride) {
+  switch (w.linear.format) {
+    case WeightFormat::int8:
+      return int_block<Int8Groups>(w, first, count, k, depth, x, tokens, y, y_stride);
+    case WeightFormat::int4:
+      return int_block<Int4Groups>(w, first, count, k, depth, x, tokens, y, y_stride);
+    default:
+      return float_block(w, first, count, k, depth, x, tokens, y, y_stride);
   }
 }
 
 inline void matmul(const MatmulWeights& w, int64_t first, int64_t count, const Activations& x, int tokens,
                    float* y, int64_t y_stride) {
-  for (int t = 0; t < tokens; t += kTokenBlock) {
-    const int block = tokens - t < kTokenBlock ? tokens - t : kTokenBlock;
+  const int64_t cols = w.linear.cols;
+  const Blocking blocking = choose_blocking(cols * (w.quantized() ? 2 : 4), tokens);
+  const int64_t step = blocking.whole_panels ? 1 : count;
+  for (int t = 0; t < tokens; t += blocking.tokens) {
     Activations part = x;
     part.values = x.values ? x.values + t * x.stride : nullptr;
     part.quantized = x.quantized ? x.quantized + t * x.quantized_stride : nullptr;
     part.scales = x.scales ? x.scales + t : nullptr;
-    float* out = y + t * y_stride;
-    if (w.quantized()) {
-      int_panels(w, first, count, part, block, out, y_stride);
-    } else {
-      float_panels(w, first, count, part, block, out, y_stride);
+    const int block = static_cast<int>(min_of(tokens - t, blocking.tokens));
+    for (int64_t panel = first; panel < first + count; panel += step) {
+      for (int64_t k = 0; k < cols; k += kDepth) {
+        matmul_block(w, panel, step, k, min_of(cols - k, kDepth), part, block, y + t * y_stride, y_stride);
+      }
     }
   }
 }

@@ -129,16 +129,8 @@ inline Ints bit_and(Ints a, uint32_t mask) {
 inline Ints bit_or(Ints a, Ints b) {
   return each_lane<Ints>([&](int i) { return a.v[i] | b.v[i]; });
 }
-inline Floats as_floats(Ints a) {
-  Floats out;
-  std::memcpy(out.v, a.v, sizeof out.v);
-  return out;
-}
-inline Ints as_ints(Floats a) {
-  Ints out;
-  std::memcpy(out.v, a.v, sizeof out.v);
-  return out;
-}
+inline Floats as_floats(Ints a) { return __builtin_bit_cast(Floats, a); }
+inline Ints as_ints(Floats a) { return __builtin_bit_cast(Ints, a); }
 inline Floats to_floats(Ints a) {
   return each_lane<Floats>([&](int i) { return static_cast<float>(static_cast<int32_t>(a.v[i])); });
 }
