@@ -7,8 +7,9 @@
 namespace carat::cuda {
 namespace {
 
+/// K and V, each in two halves.
 std::size_t page_elements(const KvGroup& group, int page_tokens) {
-  return 2 * static_cast<std::size_t>(group.layers) * static_cast<std::size_t>(group.kv_heads) *
+  return 4 * static_cast<std::size_t>(group.layers) * static_cast<std::size_t>(group.kv_heads) *
          static_cast<std::size_t>(page_tokens) * static_cast<std::size_t>(group.head_dim);
 }
 
@@ -79,8 +80,8 @@ KvLayer KvStorage::layer(const AttentionPlan& a) const {
   const std::size_t layer = page_elements(group, page_tokens_) / static_cast<std::size_t>(group.layers);
   float16* keys =
       storage_[static_cast<std::size_t>(a.kv_group)].data() + static_cast<std::size_t>(a.kv_layer) * layer;
-  return {keys,      page_elements(group, page_tokens_), layer / 2, page_tokens_, a.kv_heads, a.head_dim,
-          a.kv_group};
+  return {keys,         page_elements(group, page_tokens_), layer / 4,  layer / 2,
+          page_tokens_, a.kv_heads,                         a.head_dim, a.kv_group};
 }
 
 void KvStorage::copy_page(Queue& queue, const PageCopy& copy) const {
@@ -146,7 +147,10 @@ void CudaBlocks::begin(const DeviceStep& step, float* logits) {
 }
 
 Split CudaBlocks::split(const SplitArray& array) const {
-  return {array.hi.data(), matmul_passes(rows()) == 2 ? array.lo.data() : nullptr};
+  // Few rows wait for the weights anyway, and narrow models are quick and average less rounding noise out.
+  constexpr int kNarrowModel = 1024;
+  const bool two_passes = plan_.d_model < kNarrowModel || matmul_passes(rows()) == 2;
+  return {array.hi.data(), two_passes ? array.lo.data() : nullptr};
 }
 
 void CudaBlocks::embed(const ModelPlan& m, const Rows&) {

@@ -98,7 +98,7 @@ class CudaRunner final : public Runner {
   CudaRunner(ModelPlan plan, const RunnerOptions& limits, const Device& device, bool fused_single_rows)
       : plan_(std::move(plan)),
         info_{
-            device.name(), limits,         bytes_per_token(plan_), kv_bytes_per_token(plan_, sizeof(float16)),
+            device.name(), limits,         bytes_per_token(plan_), kv_bytes_per_token(plan_, 2 * sizeof(float16)),
             plan_.vocab,   plan_.kv_groups},
         queue_{stream_, device.overlaps_launches(), device.sm_count(), cudaSuccess},
         weights_(upload_weights(plan_)),
@@ -132,6 +132,15 @@ class CudaRunner final : public Runner {
     bool finished = false;  // waited for, and drawn
   };
 
+  /// A shape of step that has been run, and its graph once it has come again.
+  struct Shape {
+    DeviceStep step;
+    const float* logits;
+    bool draw;
+    Graph graph;
+  };
+
+  void run_blocks(const DeviceStep& device, const StepRows& rows, bool draw);
   void run(const StepInput& step, std::span<const int32_t> tokens, Slot& slot, int index);
   void draw_on_device(const DeviceStep& step, int rows);
   void copy_back(const StepInput& step, Slot& slot);
@@ -152,6 +161,7 @@ class CudaRunner final : public Runner {
   DeviceArray<float> logits_, candidate_values_;
   DeviceArray<int32_t> candidate_ids_;
   std::array<Slot, 2> slots_;
+  std::deque<Shape> shapes_;   // oldest first
   std::deque<int> in_flight_;  // indices of slots, oldest first
   int next_slot_ = 0;
 };
@@ -208,16 +218,33 @@ void CudaRunner::run(const StepInput& step, std::span<const int32_t> tokens, Slo
   if (single_row_ && all.count() == 1 && slot.rows == 1) {
     single_row_->run(device, step.segments.front().past, logits_.data(), drawn_.data());
   } else {
-    if (std::ranges::any_of(tokens, [](int32_t t) { return t < 0; }))
-      resolve_tokens(queue_, device.tokens, all.count(), drawn_.data());
-    blocks_.begin(device, logits_.data());
-    forward(blocks_, plan_, rows);
-    if (on_device) draw_on_device(device, static_cast<int>(slot.rows));
+    run_blocks(device, rows, on_device);
   }
   slot.tokens_back = on_device;
   slot.sampling = on_device ? std::span<const RowSampling>{} : step.sampling;
   slot.logits_back = step.return_logits || (!on_device && !step.sampling.empty());
   copy_back(step, slot);
+}
+
+/// A step has hundreds of launches, which take the host longer than the GPU needs for few rows. A shape seen before is
+/// captured and from then on replayed with one launch.
+void CudaRunner::run_blocks(const DeviceStep& device, const StepRows& rows, bool draw) {
+  constexpr std::size_t kMostShapes = 64;
+  const auto launch_all = [&] {
+    resolve_tokens(queue_, device.tokens, device.all.count, drawn_.data());
+    blocks_.begin(device, logits_.data());
+    forward(blocks_, plan_, rows);
+    if (draw) draw_on_device(device, device.tail.count);
+  };
+  const auto known = std::ranges::find_if(
+      shapes_, [&](const Shape& s) { return s.step == device && s.logits == logits_.data() && s.draw == draw; });
+  if (known == shapes_.end()) {
+    if (shapes_.size() == kMostShapes) shapes_.pop_front();
+    shapes_.push_back({device, logits_.data(), draw, {}});
+    return launch_all();
+  }
+  if (queue_.status == cudaSuccess && !known->graph) known->graph = Graph::capture(stream_, launch_all);
+  if (queue_.status == cudaSuccess) known->graph.launch(stream_);
 }
 
 void CudaRunner::draw_on_device(const DeviceStep& step, int rows) {

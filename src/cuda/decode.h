@@ -50,10 +50,25 @@ struct VectorOutput {
   int32_t* candidate_ids = nullptr;
 };
 
+extern unsigned long long* phase_trace;
+#ifdef __CUDACC__
+__device__ inline void mark(unsigned long long* trace, int i) {
+  if (trace && threadIdx.x == 0 && blockIdx.x == 0 && blockIdx.y == 0) {
+    unsigned long long t;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
+    trace[i] = t;
+  }
+}
+#endif
+
 struct MatvecArgs {
   Matrix w;
   VectorInput input;
   VectorOutput output;
+  /// Lets the next kernel start only once all before this one have ended; what follows may then read their results before
+  /// its own wait.
+  bool late = false;
+  unsigned long long* trace = nullptr;
   // Set by matvec():
   int slices, slice_cols;  // the columns are split over the warps of a CTA
   int stages;              // rows (slices of them) that a warp has in flight
@@ -62,7 +77,7 @@ struct MatvecArgs {
 /// Whether matvec() can multiply a matrix of so many columns.
 bool matvec_supports(int cols);
 /// Shared memory for weights in flight, per CTA.
-inline constexpr int kMatvecRingBytes = 96 * 1024;
+extern int matvec_ring_bytes;
 void matvec(Queue& queue, MatvecArgs args);
 
 /// The drawn token from the candidates of the head.
@@ -81,6 +96,7 @@ struct DecodeAttentionArgs {
   const int32_t* position;
   PageTables tables;
   float* context;  // [heads, head_dim]
+  unsigned long long* trace = nullptr;
 };
 /// Norms, rotation, K/V append and attention of one row, for contexts that are not long.
 void decode_attention(Queue& queue, const DecodeAttentionArgs& args);

@@ -1,8 +1,7 @@
 // Attention of one row: norms and rotation of q, k and v, the append to the pages, softmax(q K^T) V.
 //
 // Every query head has a cluster of eight CTAs that share out its keys. Keys and values of earlier tokens are
-// brought on chip before the kernel waits for its input; the row's own key and value come from the input
-// itself, or, in layers that share another layer's cache, from the page. The parts are joined through the
+// brought on chip before the kernel waits for its input; the row's own come from the input itself. The parts are joined through the
 // cluster's shared memory, so the output projection finds one finished vector. Heads that share a kv head
 // read its keys from L2: fine for short contexts; attention.cu serves the long ones.
 #include <cooperative_groups.h>
@@ -26,7 +25,8 @@ struct Shape {
   static constexpr int kPairs = kHeadDim / 2;
   static constexpr int kKeyGroups =
       kThreads / kPairs > 0 ? kThreads / kPairs : 1;  // threads per pair of dims
-  static constexpr int kTileBytes = 2 * kKeys * kHeadDim * 2;
+  static constexpr int kPlane = kKeys * kHeadDim;          // elements of one half of a tile's keys or values
+  static constexpr int kTileBytes = 4 * kPlane * 2;        // halves in the order of the pages: K, V, low K, low V
 };
 
 template <int kHeadDim>
@@ -50,17 +50,16 @@ __device__ inline Keys keys_of(int position, int window, int rank) {
   return {first, min(first + each, position + 1)};
 }
 
-/// Starts the copy of keys and values [first, last) without the one at `skip`.
+/// Starts the copy of keys and values [first, last).
 template <int kHeadDim>
-__device__ void load_tile(const DecodeAttentionArgs& a, float16* keys, float16* values, int first, int last,
-                          int skip, int kv_head) {
+__device__ void load_tile(const DecodeAttentionArgs& a, float16* tile, int first, int last, int kv_head) {
   using S = Shape<kHeadDim>;
-  for (int i = threadIdx.x; i < S::kKeys * S::kChunks; i += kThreads) {
-    const int key = first + i / S::kChunks, chunk = i % S::kChunks * 8;
-    if (key >= last || key == skip) continue;
-    const float16* from = kv_address(a.kv, a.tables, 0, key, kv_head) + chunk;
-    ptx::async_copy16(keys + i * 8, from, true);
-    ptx::async_copy16(values + i * 8, from + a.kv.value_offset, true);
+  for (int i = threadIdx.x; i < S::kKeys * S::kChunks && first + i / S::kChunks < last; i += kThreads) {
+    const float16* from = kv_address(a.kv, a.tables, 0, first + i / S::kChunks, kv_head) + i % S::kChunks * 8;
+#pragma unroll
+    for (int half = 0; half < 4; ++half)
+      ptx::async_copy16(tile + half * S::kPlane + i * 8,
+                        from + half / 2 * a.kv.low_offset + half % 2 * a.kv.value_offset, true);
   }
   ptx::async_commit();
 }
@@ -71,13 +70,31 @@ __device__ inline void rotate(float& first, float& second, float sine, float cos
   first = rotated;
 }
 
-/// q, k, v into shared memory: normed, rotated, k and v rounded as the pages hold them. The first head of
-/// each kv head also appends them to the pages.
+/// What a thread needs for its pair of dimensions, read before the kernel waits.
+struct PairConstants {
+  float q_gain[2], k_gain[2], sine, cosine;
+};
+
 template <int kHeadDim>
-__device__ void prepare(const DecodeAttentionArgs& a, Shared<kHeadDim>& s, int head, int position,
-                        bool needs_kv, float sine, float cosine) {
+__device__ PairConstants load_constants(const DecodeAttentionArgs& a, int position) {
+  PairConstants c{{}, {}, 0.f, 1.f};
+  const int j = threadIdx.x;
+  if (j >= kHeadDim / 2) return c;
+  for (int n = 0; n < 2; ++n) {
+    c.q_gain[n] = a.q_norm[j + n * kHeadDim / 2];
+    if (a.writes_kv) c.k_gain[n] = a.k_norm[j + n * kHeadDim / 2];
+  }
+  if (j < a.rotary_pairs) sincosf(static_cast<float>(position) * a.frequencies[j], &c.sine, &c.cosine);
+  return c;
+}
+
+/// q, k, v into shared memory, normed and rotated; k and v only where `needs_kv`.
+template <int kHeadDim>
+__device__ void prepare(const DecodeAttentionArgs& a, Shared<kHeadDim>& s, int head, bool needs_kv,
+                        const PairConstants& c) {
   constexpr int kHalf = kHeadDim / 2;
-  const int group = a.heads / a.kv.kv_heads, kv_head = head / group;
+  static_assert(kHalf <= kThreads);
+  const int kv_head = head / (a.heads / a.kv.kv_heads);
   const float* q = a.qkv + head * kHeadDim;
   const float* k = a.qkv + (a.heads + kv_head) * kHeadDim;
   const float* v = a.has_v ? k + a.kv.kv_heads * kHeadDim : k;
@@ -105,33 +122,46 @@ __device__ void prepare(const DecodeAttentionArgs& a, Shared<kHeadDim>& s, int h
     for (int w = 0; w < kWarps; ++w) sum += s.scratch[i][w];
     scale[i] = rsqrtf(sum / static_cast<float>(kHeadDim) + a.eps);
   }
-  float16* page = nullptr;
-  if (needs_kv && head % group == 0) page = kv_address(a.kv, a.tables, 0, position, kv_head);
-  static_assert(kHalf <= kThreads);
-  if (const int j = threadIdx.x; j < kHalf) {
-    float first = s.q[j] * scale[0] * a.q_norm[j], second = s.q[j + kHalf] * scale[0] * a.q_norm[j + kHalf];
-    if (j < a.rotary_pairs) rotate(first, second, sine, cosine);
-    s.q[j] = first;
-    s.q[j + kHalf] = second;
+  const auto norm_and_rotate = [&](float* x, float to_unit, const float (&gain)[2]) {
+    const int j = threadIdx.x;
+    float first = x[j] * to_unit * gain[0], second = x[j + kHalf] * to_unit * gain[1];
+    rotate(first, second, c.sine, c.cosine);
+    x[j] = first;
+    x[j + kHalf] = second;
+  };
+  if (threadIdx.x < kHalf) {
+    norm_and_rotate(s.q, scale[0], c.q_gain);
     if (needs_kv) {
-      first = s.k[j] * scale[1] * a.k_norm[j];
-      second = s.k[j + kHalf] * scale[1] * a.k_norm[j + kHalf];
-      if (j < a.rotary_pairs) rotate(first, second, sine, cosine);
-      const float16 kv[4] = {__float2half_rn(first), __float2half_rn(second),
-                             __float2half_rn(s.v[j] * scale[2]), __float2half_rn(s.v[j + kHalf] * scale[2])};
-      s.k[j] = __half2float(kv[0]);
-      s.k[j + kHalf] = __half2float(kv[1]);
-      s.v[j] = __half2float(kv[2]);
-      s.v[j + kHalf] = __half2float(kv[3]);
-      if (page) {
-        page[j] = kv[0];
-        page[j + kHalf] = kv[1];
-        page[a.kv.value_offset + j] = kv[2];
-        page[a.kv.value_offset + j + kHalf] = kv[3];
-      }
+      norm_and_rotate(s.k, scale[1], c.k_gain);
+      s.v[threadIdx.x] *= scale[2];
+      s.v[threadIdx.x + kHalf] *= scale[2];
     }
   }
   __syncthreads();
+}
+
+/// The row's own key and value: into the tile, and by the first head of each kv head into the pages.
+template <int kHeadDim>
+__device__ void append(const DecodeAttentionArgs& a, const Shared<kHeadDim>& s, float16* tile, int key, float16* page) {
+  using S = Shape<kHeadDim>;
+  for (int i = threadIdx.x; i < kHeadDim; i += kThreads) {
+#pragma unroll
+    for (int which = 0; which < 2; ++which) {
+      const float x = which == 0 ? s.k[i] : s.v[i];
+      float16* to = tile + which * S::kPlane + key * kHeadDim + i;
+      const float16 high = __float2half_rn(x);
+      to[0] = high;
+      to[2 * S::kPlane] = __float2half_rn(x - __half2float(high));
+      if (page) store_kv(a.kv, page, which * a.kv.value_offset + i, x);
+    }
+  }
+}
+
+/// Elements 2 i and 2 i + 1 of a vector of float16 pairs whose low halves lie `low` further on.
+__device__ inline float2 load_pair(const float16* high, int low, int i) {
+  const float2 h = __half22float2(reinterpret_cast<const __half2*>(high)[i]);
+  const float2 l = __half22float2(reinterpret_cast<const __half2*>(high + low)[i]);
+  return make_float2(h.x + l.x, h.y + l.y);
 }
 
 /// q . k for one key, over the warp.
@@ -139,8 +169,7 @@ template <int kHeadDim>
 __device__ float score(const float* q, const float16* key) {
   float sum = 0.f;
   for (int i = threadIdx.x % 32; i < kHeadDim / 2; i += 32) {
-    const float2 k = __half22float2(reinterpret_cast<const __half2*>(key)[i]);
-    const float2 x = reinterpret_cast<const float2*>(q)[i];
+    const float2 k = load_pair(key, 2 * Shape<kHeadDim>::kPlane, i), x = reinterpret_cast<const float2*>(q)[i];
     sum += k.x * x.x + k.y * x.y;
   }
   return warp_sum(sum);
@@ -154,12 +183,11 @@ struct Running {
 };
 
 template <int kHeadDim>
-__device__ void add_tile(Shared<kHeadDim>& s, const float16* keys, const float16* values, int count,
-                         Running& run) {
+__device__ void add_tile(Shared<kHeadDim>& s, const float16* tile, int count, Running& run) {
   using S = Shape<kHeadDim>;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   for (int key = warp; key < count; key += kWarps) {
-    const float value = score<kHeadDim>(s.q, keys + key * kHeadDim);
+    const float value = score<kHeadDim>(s.q, tile + key * kHeadDim);
     if (lane == 0) s.weights[key] = value;
   }
   __syncthreads();
@@ -178,7 +206,7 @@ __device__ void add_tile(Shared<kHeadDim>& s, const float16* keys, const float16
   const int pair = threadIdx.x % S::kPairs, group = threadIdx.x / S::kPairs;
   for (int key = group; key < count; key += S::kKeyGroups) {
     const float weight = exp2f((s.weights[key] - largest) * kLog2e);
-    const float2 v = __half22float2(reinterpret_cast<const __half2*>(values + key * kHeadDim)[pair]);
+    const float2 v = load_pair(tile + S::kPlane + key * kHeadDim, 2 * S::kPlane, pair);
     run.context.x += weight * v.x;
     run.context.y += weight * v.y;
   }
@@ -193,41 +221,33 @@ __global__ void __launch_bounds__(kThreads)
   namespace cg = cooperative_groups;
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ Shared<kHeadDim> s;
-  float16* keys = reinterpret_cast<float16*>(shared);
-  float16* values = keys + S::kKeys * kHeadDim;
+  float16* tile = reinterpret_cast<float16*>(shared);
   const cg::cluster_group cluster = cg::this_cluster();
+  mark(a.trace, 0);
   ptx::launch_dependents();
-  // Position and page tables come from the host: they may be read before the wait, as may the pages of
-  // earlier tokens.
+  // Before the wait may be read: what the host sent (position, page tables), the pages of earlier tokens, and what layers
+  // before this one appended: their down projections let nothing start before everything in front of them had ended.
   const int head = blockIdx.y, position = *a.position, rank = static_cast<int>(cluster.block_rank());
-  const int kv_head = head / (a.heads / a.kv.kv_heads);
+  const int group_size = a.heads / a.kv.kv_heads, kv_head = head / group_size;
   const Keys range = keys_of(position, a.window, rank);
-  load_tile<kHeadDim>(a, keys, values, range.first, min(range.last, range.first + S::kKeys), position,
-                      kv_head);
-  float sine = 0.f, cosine = 1.f;
-  if (const int j = threadIdx.x; j < a.rotary_pairs)
-    sincosf(static_cast<float>(position) * a.frequencies[j], &sine, &cosine);
+  const bool appends = a.writes_kv && range.first <= position && position < range.last;
+  const int stored = appends ? position : range.last;  // keys that the pages hold already
+  load_tile<kHeadDim>(a, tile, range.first, min(stored, range.first + S::kKeys), kv_head);
+  const PairConstants constants = load_constants<kHeadDim>(a, position);
+  float16* page = appends && head % group_size == 0 ? kv_address(a.kv, a.tables, 0, position, kv_head) : nullptr;
   ptx::wait_for_dependencies();
+  mark(a.trace, 1);
 
-  const bool owns_last = range.first <= position && position < range.last;
-  prepare<kHeadDim>(a, s, head, position, a.writes_kv && owns_last, sine, cosine);
+  prepare<kHeadDim>(a, s, head, appends, constants);
+  mark(a.trace, 2);
   Running run;
   for (int first = range.first; first < range.last; first += S::kKeys) {
     const int last = min(range.last, first + S::kKeys);
-    if (first > range.first) load_tile<kHeadDim>(a, keys, values, first, last, position, kv_head);
-    const bool has_own = first <= position && position < last;
-    if (has_own && !a.writes_kv)
-      load_tile<kHeadDim>(a, keys + (position - first) * kHeadDim, values + (position - first) * kHeadDim,
-                          position, last, -1, kv_head);
-    if (has_own && a.writes_kv) {
-      for (int i = threadIdx.x; i < kHeadDim; i += kThreads) {
-        keys[(position - first) * kHeadDim + i] = __float2half_rn(s.k[i]);
-        values[(position - first) * kHeadDim + i] = __float2half_rn(s.v[i]);
-      }
-    }
+    if (first > range.first) load_tile<kHeadDim>(a, tile, first, min(stored, last), kv_head);
+    if (appends && position < last) append<kHeadDim>(a, s, tile, position - first, page);
     ptx::async_wait<0>();
     __syncthreads();
-    add_tile<kHeadDim>(s, keys, values, last - first, run);
+    add_tile<kHeadDim>(s, tile, last - first, run);
   }
 
   const int pair = threadIdx.x % S::kPairs, group = threadIdx.x / S::kPairs;
@@ -259,6 +279,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     a.context[head * kHeadDim + dim] = sum / total;
   }
+  mark(a.trace, 3);
   cluster.sync();  // nobody leaves while its shared memory is read
 #endif
 }

@@ -103,20 +103,42 @@ class Ring {
 __device__ inline float4 load4(const float* p, int i) { return reinterpret_cast<const float4*>(p)[i]; }
 __device__ inline float squares(const float4& v) { return v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w; }
 
-/// Computes x and the vector that the product needs of it; leaves the vector in shared memory.
+/// The gains of a residual input, read before the kernel waits.
 template <int kVectors>
-__device__ void prepare_vector(const MatvecArgs& a, float* vector, float (*scratch)[kWarps]) {
-  const VectorInput& in = a.input;
-  const int d = a.w.cols, vectors = d / 4;
-  float4 x[kVectors], branch[kVectors];
-  float square_sum = 0.f;
-  if (in.source == VectorSource::embedding) {
-    const bfloat16* row = in.embedding + static_cast<std::size_t>(*in.token) * d;
+struct Gains {
+  float4 branch[kVectors], norm[kVectors];
+
+  __device__ Gains(const VectorInput& in, int d) {
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
       const int i = v * kThreads + static_cast<int>(threadIdx.x);
-      if (i >= vectors) continue;
-      const uint2 q = reinterpret_cast<const uint2*>(row)[i];
+      if (in.branch_gain && i < d / 4) branch[v] = load4(in.branch_gain, i);
+      if (in.norm_gain && i < d / 4) norm[v] = load4(in.norm_gain, i);
+    }
+  }
+};
+
+/// (x + y * gain * scale) * scalar
+__device__ inline float4 add_scaled(const float4& x, const float4& y, const float4& gain, float scale, float scalar) {
+  return make_float4((x.x + y.x * scale * gain.x) * scalar, (x.y + y.y * scale * gain.y) * scalar,
+                     (x.z + y.z * scale * gain.z) * scalar, (x.w + y.w * scale * gain.w) * scalar);
+}
+
+/// Computes x and the vector that the product needs of it; leaves the vector in shared memory.
+template <int kVectors>
+__device__ void prepare_vector(const MatvecArgs& a, const Gains<kVectors>& gains, float* vector,
+                               float (*scratch)[kWarps]) {
+  const VectorInput& in = a.input;
+  const int d = a.w.cols, vectors = d / 4;
+  const float4 zero = make_float4(0.f, 0.f, 0.f, 0.f);
+  float4 x[kVectors], branch[kVectors];
+  float square_sum = 0.f;
+  if (in.source == VectorSource::embedding) {
+    const uint2* row = reinterpret_cast<const uint2*>(in.embedding + static_cast<std::size_t>(__ldcg(in.token)) * d);
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      const int i = v * kThreads + static_cast<int>(threadIdx.x);
+      const uint2 q = i < vectors ? row[i] : make_uint2(0, 0);
       x[v] = make_float4(low_bf16(q.x) * in.scalar, high_bf16(q.x) * in.scalar, low_bf16(q.y) * in.scalar,
                          high_bf16(q.y) * in.scalar);
       square_sum += squares(x[v]);
@@ -126,38 +148,26 @@ __device__ void prepare_vector(const MatvecArgs& a, float* vector, float (*scrat
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
       const int i = v * kThreads + static_cast<int>(threadIdx.x);
-      if (i >= vectors) continue;
-      branch[v] = load4(in.branch, i);
-      x[v] = load4(in.in, i);
+      branch[v] = i < vectors ? load4(in.branch, i) : zero;
+      x[v] = i < vectors ? load4(in.in, i) : zero;
       branch_squares += squares(branch[v]);
     }
-    const float scale =
-        rsqrtf(block_sum<kThreads>(branch_squares, scratch[0]) / static_cast<float>(d) + in.eps);
+    const float scale = rsqrtf(block_sum<kThreads>(branch_squares, scratch[0]) / static_cast<float>(d) + in.eps);
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
-      const int i = v * kThreads + static_cast<int>(threadIdx.x);
-      if (i >= vectors) continue;
-      const float4 gain = load4(in.branch_gain, i);
-      x[v] = make_float4((x[v].x + branch[v].x * scale * gain.x) * in.scalar,
-                         (x[v].y + branch[v].y * scale * gain.y) * in.scalar,
-                         (x[v].z + branch[v].z * scale * gain.z) * in.scalar,
-                         (x[v].w + branch[v].w * scale * gain.w) * in.scalar);
+      if (v * kThreads + static_cast<int>(threadIdx.x) >= vectors) continue;
+      x[v] = add_scaled(x[v], branch[v], gains.branch[v], scale, in.scalar);
       square_sum += squares(x[v]);
     }
   }
   const float scale =
-      in.norm_gain ? rsqrtf(block_sum<kThreads>(square_sum, scratch[1]) / static_cast<float>(d) + in.eps)
-                   : 1.f;
+      in.norm_gain ? rsqrtf(block_sum<kThreads>(square_sum, scratch[1]) / static_cast<float>(d) + in.eps) : 1.f;
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
     const int i = v * kThreads + static_cast<int>(threadIdx.x);
     if (i >= vectors) continue;
     if (in.x_out && blockIdx.x == 0) reinterpret_cast<float4*>(in.x_out)[i] = x[v];
-    if (in.norm_gain) {
-      const float4 gain = load4(in.norm_gain, i);
-      x[v] = make_float4(x[v].x * scale * gain.x, x[v].y * scale * gain.y, x[v].z * scale * gain.z,
-                         x[v].w * scale * gain.w);
-    }
+    if (in.norm_gain) x[v] = add_scaled(zero, x[v], gains.norm[v], scale, 1.f);
     reinterpret_cast<float4*>(vector)[i] = x[v];
   }
 }
@@ -231,11 +241,21 @@ __device__ void multiply_rows(const MatvecArgs& a, const Share& share, Ring& rin
   }
 }
 
-__device__ inline float per_layer_factor(const MatvecArgs& a, float scale, int i) {
+/// The factor of this thread's output of a per-layer gate, the rows of whose W are the layer's ple_dim. Read before the
+/// wait: the projection had ended before anything behind the first two products could start.
+__device__ float per_layer_factor(const MatvecArgs& a, const Share& share, float* scratch) {
   const PerLayerFactor& f = a.output.factor;
-  const int token = *a.input.token;
+  float square_sum = 0.f;
+  for (int i = threadIdx.x; i < a.w.rows; i += kThreads) {
+    const float v = __ldcg(f.raw + i) * f.project_scale;
+    square_sum += v * v;
+  }
+  square_sum = block_sum<kThreads>(square_sum, scratch);
+  if (threadIdx.x >= share.count) return 0.f;
+  const float scale = rsqrtf(square_sum / static_cast<float>(a.w.rows) + a.input.eps) * f.project_scale;
+  const int i = share.first + static_cast<int>(threadIdx.x), token = __ldcg(a.input.token);
   const bfloat16* row = f.table + (token < f.table_rows ? token : 0) * f.table_stride;
-  return (f.raw[i] * scale * f.gain[i] + __bfloat162float(row[i]) * f.table_scale) * 0.7071067811865476f;
+  return (__ldcg(f.raw + i) * scale * f.gain[i] + __bfloat162float(row[i]) * f.table_scale) * 0.7071067811865476f;
 }
 
 __device__ void write_logits(const MatvecArgs& a, const Share& share, float* sums, Candidate* scratch) {
@@ -259,34 +279,22 @@ __device__ void write_logits(const MatvecArgs& a, const Share& share, float* sum
 }
 
 /// Adds the slices in order and turns sums into outputs.
-__device__ void write_outputs(const MatvecArgs& a, const Share& share, float* sums, float (*scratch)[kWarps],
-                              Candidate* best) {
+__device__ void write_outputs(const MatvecArgs& a, const Share& share, float* sums, float factor, Candidate* best) {
   const int rows = share.count * share.per_output;
   __syncthreads();
-  for (int i = threadIdx.x; i < rows; i += kThreads)
-    for (int s = 1; s < a.slices; ++s) sums[i] += sums[s * rows + i];
-  if (a.output.finish == VectorFinish::logits) {
+  if (a.slices > 1) {
+    for (int i = threadIdx.x; i < rows; i += kThreads)
+      for (int s = 1; s < a.slices; ++s) sums[i] += sums[s * rows + i];
     __syncthreads();
+  }
+  if (a.output.finish == VectorFinish::logits) {
     write_logits(a, share, sums, best);
     return;
   }
-  float scale = 0.f;
-  if (a.output.finish == VectorFinish::per_layer) {  // rows of W are the layer's ple_dim
-    const PerLayerFactor& f = a.output.factor;
-    float square_sum = 0.f;
-    for (int i = threadIdx.x; i < a.w.rows; i += kThreads) {
-      const float v = f.raw[i] * f.project_scale;
-      square_sum += v * v;
-    }
-    square_sum = block_sum<kThreads>(square_sum, scratch[0]);
-    scale = rsqrtf(square_sum / static_cast<float>(a.w.rows) + a.input.eps) * f.project_scale;
-  }
-  __syncthreads();
   for (int i = threadIdx.x; i < share.count; i += kThreads) {
     float v = sums[i * share.per_output];
     if (a.output.finish == VectorFinish::gated_gelu) v = gelu_tanh(v) * sums[i * 2 + 1];
-    if (a.output.finish == VectorFinish::per_layer)
-      v = gelu_tanh(v) * per_layer_factor(a, scale, share.first + i);
+    if (a.output.finish == VectorFinish::per_layer) v = gelu_tanh(v) * factor;
     a.output.out[share.first + i] = v;
   }
 }
@@ -295,15 +303,21 @@ template <int kChunks, int kVectors>
 __global__ void __launch_bounds__(kThreads, 2) matvec_kernel(const __grid_constant__ MatvecArgs a) {
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ uint64_t barriers[kWarps][kMostStages];
-  __shared__ float scratch[2][kWarps];
+  __shared__ float scratch[3][kWarps];
   __shared__ Candidate best[kWarps];
   const int warp = threadIdx.x / 32, ring_bytes = a.stages * a.slice_cols * 2;
   float* vector = reinterpret_cast<float*>(shared + kWarps * ring_bytes);
   float* sums = vector + (a.w.cols <= kSharedVector ? a.w.cols : 0);
   const Share share(a);
-  ptx::launch_dependents();
+  mark(a.trace, 0);
+  if (!a.late) ptx::launch_dependents();
   Ring ring(a, share, shared + warp * ring_bytes, barriers[warp]);
+  const Gains<kVectors> gains(a.input, a.w.cols);
+  const float factor =
+      a.output.finish == VectorFinish::per_layer ? per_layer_factor(a, share, scratch[2]) : 0.f;
   ptx::wait_for_dependencies();
+  mark(a.trace, 1);
+  if (a.late) ptx::launch_dependents();
 
   float x[kChunks * 8];
   if (a.w.cols <= kSharedVector) {
@@ -311,15 +325,17 @@ __global__ void __launch_bounds__(kThreads, 2) matvec_kernel(const __grid_consta
       for (int i = threadIdx.x; i < a.w.cols / 4; i += kThreads)
         reinterpret_cast<float4*>(vector)[i] = load4(a.input.in, i);
     } else {
-      prepare_vector<kVectors>(a, vector, scratch);
+      prepare_vector<kVectors>(a, gains, vector, scratch);
     }
     __syncthreads();
     load_share<kChunks>(vector + share.slice * a.slice_cols, a.slice_cols, x);
   } else {
     load_share<kChunks>(a.input.in + share.slice * a.slice_cols, a.slice_cols, x);
   }
+  mark(a.trace, 2);
   multiply_rows<kChunks>(a, share, ring, x, sums);
-  write_outputs(a, share, sums, scratch, best);
+  write_outputs(a, share, sums, factor, best);
+  mark(a.trace, 3);
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -357,12 +373,15 @@ void launch_matvec(Queue& queue, const MatvecArgs& a) {
 
 }  // namespace
 
+int matvec_ring_bytes = 96 * 1024;
+unsigned long long* phase_trace = nullptr;
+
 bool matvec_supports(int cols) { return slices_of(cols) > 0; }
 
 void matvec(Queue& queue, MatvecArgs args) {
   args.slices = slices_of(args.w.cols);
   args.slice_cols = args.w.cols / args.slices;
-  args.stages = std::clamp(kMatvecRingBytes / (kWarps * args.slice_cols * 2), 2, kMostStages);
+  args.stages = std::clamp(matvec_ring_bytes / (kWarps * args.slice_cols * 2), 2, kMostStages);
   switch (divide_up(args.slice_cols, 256)) {
     case 1:
       return launch_matvec<1>(queue, args);

@@ -6,6 +6,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <unordered_map>
 
 namespace carat::cuda {
 
@@ -18,6 +19,7 @@ struct Queue {
   bool overlap = true;  // programmatic dependent launch (sm_90 and later)
   int sm_count = 1;
   cudaError_t status = cudaSuccess;
+  std::unordered_map<const void*, std::size_t> prepared{};  // kernels and the dynamic shared memory they may use
 };
 
 /// A matrix [rows, width] as the tensor cores read it: value = hi + lo keeps 16 bits of mantissa, so that two
@@ -122,13 +124,15 @@ struct PageTables {
   const int32_t* pages;
   const int32_t* offset;  // [2]
   const int32_t* stride;  // [2]
+  bool operator==(const PageTables&) const = default;
 };
 
-/// One layer's keys and values: K of page p, kv head h, slot s begins at
-/// keys + p * page_stride + (h * page_tokens + s) * head_dim; V follows `value_offset` later.
+/// One layer's keys and values, float16 pairs: value = high + low has 22 bits. The high half of K of page p, kv head h, slot
+/// s begins at keys + p * page_stride + (h * page_tokens + s) * head_dim; V follows `value_offset` later, and the low
+/// halves `low_offset` after the high ones. Many rows read the high halves only.
 struct KvLayer {
   float16* keys;
-  std::size_t page_stride, value_offset;
+  std::size_t page_stride, value_offset, low_offset;
   int page_tokens, kv_heads, head_dim, group;
 };
 
@@ -137,6 +141,7 @@ struct RowPlaces {
   const int32_t* tokens;
   const int32_t* positions;
   const int32_t* sequences;
+  bool operator==(const RowPlaces&) const = default;
 };
 
 struct RopeKvArgs {

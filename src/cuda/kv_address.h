@@ -12,4 +12,11 @@ __device__ inline float16* kv_address(const KvLayer& kv, const PageTables& table
          (static_cast<std::size_t>(kv_head) * kv.page_tokens + slot) * kv.head_dim;
 }
 
+/// Writes one element of K or V, `offset` after the address of its token.
+__device__ inline void store_kv(const KvLayer& kv, float16* token, std::size_t offset, float v) {
+  const float16 high = __float2half_rn(v);
+  token[offset] = high;
+  token[kv.low_offset + offset] = __float2half_rn(v - __half2float(high));
+}
+
 }  // namespace carat::cuda

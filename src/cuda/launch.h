@@ -8,6 +8,19 @@
 
 namespace carat::cuda {
 
+/// Once per kernel and size: raises its limit of dynamic shared memory, and asks for the largest share of the on-chip
+/// memory. Kernels with different shares can't run on a multiprocessor at the same time, so nothing would overlap.
+inline void prepare_kernel(Queue& queue, const void* kernel, std::size_t shared_bytes) {
+  const auto [entry, is_new] = queue.prepared.try_emplace(kernel, 0);
+  if (is_new)
+    queue.status = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                        cudaSharedmemCarveoutMaxShared);
+  if (queue.status != cudaSuccess || shared_bytes <= entry->second) return;
+  queue.status =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
+  entry->second = shared_bytes;
+}
+
 struct LaunchShape {
   dim3 grid;
   int threads;
@@ -21,12 +34,8 @@ struct LaunchShape {
 template <class... Params, class... Args>
 void launch(Queue& queue, const LaunchShape& shape, void (*kernel)(Params...), const Args&... args) {
   if (queue.status != cudaSuccess) return;
-  constexpr std::size_t kDefaultSharedBytes = 48 * 1024;
-  if (shape.shared_bytes > kDefaultSharedBytes) {  // writes one entry of a host table
-    queue.status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                        static_cast<int>(shape.shared_bytes));
-    if (queue.status != cudaSuccess) return;
-  }
+  prepare_kernel(queue, reinterpret_cast<const void*>(kernel), shape.shared_bytes);
+  if (queue.status != cudaSuccess) return;
   cudaLaunchAttribute attributes[2]{};
   unsigned count = 0;
   if (queue.overlap) {

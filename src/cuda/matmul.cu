@@ -134,11 +134,12 @@ void launch_tiled(Queue& queue, const MatmulArgs& a) {
          Tile<kTokens, kPasses, kGated>::kSharedBytes, a);
 }
 
-int tile_tokens(int tokens) { return tokens <= 32 ? 32 : tokens <= 64 ? 64 : 128; }
+/// Two passes need twice the shared memory.
+int tile_tokens(int tokens, Split x) { return tokens <= 32 ? 32 : tokens <= 64 || x.lo ? 64 : 128; }
 
 template <bool kGated>
 void tiled_matmul(Queue& queue, const MatmulArgs& a) {
-  switch (tile_tokens(a.tokens)) {
+  switch (tile_tokens(a.tokens, a.x)) {
     case 32:
       return launch_tiled<32, 2, kGated>(queue, a);
     case 64:
@@ -171,7 +172,7 @@ PartialSums matmul_partial(Queue& queue, const Matrix& w, Split x, int tokens, W
   int splits = 1;
   if (tokens > kNarrowTokens) {
     // Two CTAs fit one multiprocessor; each split keeps at least four steps of columns.
-    const int tiles = divide_up(tokens, tile_tokens(tokens)) * divide_up(w.rows, kTileRows);
+    const int tiles = divide_up(tokens, tile_tokens(tokens, x)) * divide_up(w.rows, kTileRows);
     const int room = static_cast<int>(std::min<std::size_t>(workspace.floats / size, 16));
     splits = std::clamp(2 * queue.sm_count / tiles, 1, std::max(1, std::min(room, w.cols / (4 * kDepth))));
     const int steps = divide_up(w.cols, kDepth);

@@ -15,7 +15,7 @@ struct MatmulArgs {
 };
 
 /// Up to this many tokens the weights go straight from memory into the tensor cores' registers.
-inline constexpr int kNarrowTokens = 16;
+inline constexpr int kNarrowTokens = 8;
 void narrow_matmul(Queue& queue, const MatmulArgs& args);
 
 // A gated product pairs row i of the gate with row i of the up matrix, `rows / 2` further down. So that both

@@ -1,4 +1,4 @@
-// y[t] = W x[t] for up to 16 tokens: as fast as the weights can be read.
+// y[t] = W x[t] for up to 8 tokens: as fast as the weights can be read.
 //
 // Weights are the 16-row operand of the tensor cores, tokens the 8-column one. A sum doesn't care about the
 // order of its terms, so each lane takes eight neighbouring columns (one 16-byte load) and both operands use
@@ -37,10 +37,10 @@ __device__ inline void multiply(float (&acc)[4], const uint4& low_rows, const ui
   ptx::mma_bf16(acc, second, x.z, x.w);
 }
 
-template <int kTokenTiles, bool kGated>
+template <bool kGated>
 __global__ void __launch_bounds__(kThreads) narrow_kernel(MatmulArgs a) {
   constexpr int kRowTiles = kGated ? 2 : 1, kAhead = kGated ? 2 : 4;  // blocks in flight per warp
-  __shared__ float sums[kWarps][kRowTiles * kTokenTiles][32][4];
+  __shared__ float sums[kWarps][kRowTiles][32][4];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, quad = lane % 4;
   const int first_row = blockIdx.x * 16 * kRowTiles, blocks = (a.w.cols + kBlock - 1) / kBlock;
   ptx::launch_dependents();
@@ -52,20 +52,17 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(MatmulArgs a) {
       w[u][m / 2][m % 2] = load_weights<kGated>(a.w, first_row + m * 8 + g, warp + u * kWarps, quad);
   ptx::wait_for_dependencies();
 
-  float acc[kRowTiles][kTokenTiles][4] = {};
+  float acc[kRowTiles][4] = {};
   for (int base = warp; base < blocks; base += kAhead * kWarps) {
 #pragma unroll
     for (int u = 0; u < kAhead; ++u) {
       const int block = base + u * kWarps;
+      const uint4 hi = load_activations(a.x.hi, a.w.cols, a.tokens, g, block, quad);
+      const uint4 lo = load_activations(a.x.lo, a.w.cols, a.tokens, g, block, quad);
 #pragma unroll
-      for (int n = 0; n < kTokenTiles; ++n) {
-        const uint4 hi = load_activations(a.x.hi, a.w.cols, a.tokens, n * 8 + g, block, quad);
-        const uint4 lo = load_activations(a.x.lo, a.w.cols, a.tokens, n * 8 + g, block, quad);
-#pragma unroll
-        for (int m = 0; m < kRowTiles; ++m) {
-          multiply(acc[m][n], w[u][m][0], w[u][m][1], hi);
-          multiply(acc[m][n], w[u][m][0], w[u][m][1], lo);
-        }
+      for (int m = 0; m < kRowTiles; ++m) {
+        multiply(acc[m], w[u][m][0], w[u][m][1], hi);
+        multiply(acc[m], w[u][m][0], w[u][m][1], lo);
       }
 #pragma unroll
       for (int m = 0; m < kRowTiles * 2; ++m)
@@ -76,19 +73,16 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(MatmulArgs a) {
 #pragma unroll
   for (int m = 0; m < kRowTiles; ++m)
 #pragma unroll
-    for (int n = 0; n < kTokenTiles; ++n)
-#pragma unroll
-      for (int c = 0; c < 4; ++c) sums[warp][m * kTokenTiles + n][lane][c] = acc[m][n][c];
+    for (int c = 0; c < 4; ++c) sums[warp][m][lane][c] = acc[m][c];
   __syncthreads();
-  // Sum e of a tile: lane e / 4's register e % 4, that is row e / 16 (+ 8 for the upper registers), token 2
-  // (e / 4 % 4).
-  for (int e = threadIdx.x; e < kTokenTiles * 128; e += kThreads) {
-    const int n = e / 128, from = e % 128 / 4, c = e % 4;
+  // Sum e of a tile: lane e / 4's register e % 4, that is row e / 16 (+ 8 for the upper registers), token 2 (e / 4 % 4).
+  for (int e = threadIdx.x; e < 128; e += kThreads) {
+    const int from = e / 4, c = e % 4;
     float total[kRowTiles] = {};
     for (int v = 0; v < kWarps; ++v)
 #pragma unroll
-      for (int m = 0; m < kRowTiles; ++m) total[m] += sums[v][m * kTokenTiles + n][from][c];
-    const int row = from / 4 + c / 2 * 8, token = n * 8 + from % 4 * 2 + c % 2;
+      for (int m = 0; m < kRowTiles; ++m) total[m] += sums[v][m][from][c];
+    const int row = from / 4 + c / 2 * 8, token = from % 4 * 2 + c % 2;
     if (kGated) {
       finish_gated(a, token, blockIdx.x * 16 + row, total[0], total[kRowTiles - 1]);
     } else {
@@ -100,13 +94,9 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(MatmulArgs a) {
 }  // namespace
 
 void narrow_matmul(Queue& queue, const MatmulArgs& args) {
-  const bool gated = args.output.finish == Finish::gated_gelu, one_tile = args.tokens <= 8;
+  const bool gated = args.output.finish == Finish::gated_gelu;
   const dim3 grid(divide_up(args.w.rows, gated ? 32 : 16));
-  if (gated) {
-    launch(queue, one_tile ? narrow_kernel<1, true> : narrow_kernel<2, true>, grid, kThreads, 0, args);
-  } else {
-    launch(queue, one_tile ? narrow_kernel<1, false> : narrow_kernel<2, false>, grid, kThreads, 0, args);
-  }
+  launch(queue, gated ? narrow_kernel<true> : narrow_kernel<false>, grid, kThreads, 0, args);
 }
 
 }  // namespace carat::cuda

@@ -1,7 +1,7 @@
 // From the raw q, k, v of the projections to what attention reads:
 //   q = rope(norm(q) * q_norm)   float16, [rows, heads, head_dim]
-//   K = rope(norm(k) * k_norm)   float16, into the pages
-//   V = norm(v)                  float16, into the pages; v is the raw k where the model has no v ("K = V")
+//   K = rope(norm(k) * k_norm)   float16 pairs, into the pages
+//   V = norm(v)                  float16 pairs, into the pages; v is the raw k where the model has no v ("K = V")
 // Norms bound all three, so float16 can't overflow, and it is eight times finer than bfloat16 at the same
 // size.
 #include "cuda/kv_address.h"
@@ -56,8 +56,13 @@ __global__ void __launch_bounds__(kWarps * 32) rope_kv_kernel(RopeKvArgs a) {
       second = second * c + first * s;
       first = rotated;
     }
-    to[j] = __float2half_rn(first);
-    to[j + half] = __float2half_rn(second);
+    if (is_query) {
+      to[j] = __float2half_rn(first);
+      to[j + half] = __float2half_rn(second);
+    } else {
+      store_kv(a.kv, to, j, first);
+      store_kv(a.kv, to, j + half, second);
+    }
   }
 }
 

@@ -97,12 +97,14 @@ VectorInput SingleRow::embedding(const DeviceStep& step, const float* norm, floa
   return input;
 }
 
-void SingleRow::multiply(const Linear& w, int64_t rows, const VectorInput& input,
-                         const VectorOutput& output) {
+void SingleRow::multiply(const Linear& w, int64_t rows, const VectorInput& input, const VectorOutput& output,
+                         bool late) {
   MatvecArgs args{};
   args.w = {weights(w), static_cast<int>(rows), static_cast<int>(w.cols)};
   args.input = input;
   args.output = output;
+  if (phase_trace) args.trace = phase_trace, phase_trace += 4;
+  args.late = late || input.source == VectorSource::embedding;
   matvec(queue_, args);
 }
 
@@ -167,6 +169,7 @@ void SingleRow::attend(const LayerPlan& l, const DeviceStep& step, bool long_con
   args.position = step.all.places.positions;
   args.tables = step.tables;
   args.context = context_.data();
+  if (phase_trace) args.trace = phase_trace, phase_trace += 4;
   decode_attention(queue_, args);
 }
 
@@ -189,7 +192,7 @@ void SingleRow::enqueue(const DeviceStep& step, bool long_context, float* logits
     VectorOutput hidden = store(hidden_.data());
     hidden.finish = VectorFinish::gated_gelu;
     multiply(l.gate, 2 * l.gate.rows, residual(l.post_attention.data(), 1.f, l.pre_ffn.data()), hidden);
-    multiply(l.down, l.down.rows, plain(hidden_.data()), store(branch_.data()));
+    multiply(l.down, l.down.rows, plain(hidden_.data()), store(branch_.data()), /*late=*/true);
     const float* post = l.post_ffn.data();
     if (l.per_layer) {
       VectorInput gate = residual(post, 1.f, nullptr);

@@ -37,7 +37,8 @@ class SingleRow {
 
   void enqueue(const DeviceStep& step, bool long_context, float* logits, int32_t* drawn);
   void attend(const LayerPlan& l, const DeviceStep& step, bool long_context);
-  void multiply(const Linear& w, int64_t rows, const VectorInput& input, const VectorOutput& output);
+  void multiply(const Linear& w, int64_t rows, const VectorInput& input, const VectorOutput& output,
+                bool late = false);
   VectorInput plain(const float* in) const;
   VectorInput residual(const float* gain, float scalar, const float* next);
   VectorInput embedding(const DeviceStep& step, const float* norm, float* x_out) const;

@@ -13,14 +13,17 @@ namespace carat::cuda {
 struct TileList {
   const AttentionTile* tiles = nullptr;
   int count = 0, tile_rows = 16;
+  bool operator==(const TileList&) const = default;
 };
 
 struct DeviceRows {
   RowPlaces places{};
   int count = 0;
   std::array<TileList, kKvGroups> tiles;
+  bool operator==(const DeviceRows&) const = default;
 };
 
+/// Equal for steps of equal shape: only the memory behind the pointers differs, so a captured graph can be replayed.
 struct DeviceStep {
   DeviceRows all, tail;
   int32_t* tokens = nullptr;  // of `all`, writable: negative ones are still to be resolved
@@ -28,6 +31,7 @@ struct DeviceStep {
   const int32_t* suppressed = nullptr;
   int suppressed_count = 0;
   PageTables tables{};
+  bool operator==(const DeviceStep&) const = default;
 };
 
 class StepUpload {
