@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <fstream>
 #include <set>
 #include <string>
 #include <thread>
@@ -14,14 +13,10 @@
 #include <sched.h>
 #endif
 
+#include "base/cgroup.h"
+
 namespace carat {
 namespace {
-
-std::string first_line(const std::filesystem::path& path) {
-  std::string line;
-  std::getline(std::ifstream(path) >> std::ws, line);
-  return line;
-}
 
 std::optional<double> parse_number(std::string_view text) {
   double value = 0;
@@ -40,15 +35,6 @@ std::optional<double> v1_quota(const std::filesystem::path& directory) {
   const auto period = parse_number(first_line(directory / "cpu.cfs_period_us"));
   if (!quota || !period || *quota <= 0 || *period <= 0) return std::nullopt;
   return *quota / *period;
-}
-
-/// The process's group in the v2 hierarchy: the line "0::/path" of /proc/self/cgroup.
-std::string own_cgroup() {
-  std::ifstream file("/proc/self/cgroup");
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("0::")) return line.substr(3);
-  }
-  return "/";
 }
 
 /// CPUs of the affinity mask, hardware threads of one core counted once: a second thread per core adds
@@ -85,18 +71,16 @@ std::optional<double> parse_cpu_max(std::string_view text) {
 
 std::optional<double> cgroup_cpu_quota(const std::filesystem::path& root, std::string_view group) {
   std::optional<double> quota;
-  std::filesystem::path relative = std::filesystem::path(group).relative_path();
-  for (;; relative = relative.parent_path()) {
-    quota = smaller(quota, parse_cpu_max(first_line(root / relative / "cpu.max")));
-    if (relative.empty()) break;
+  for (const std::filesystem::path& directory : cgroup_directories(root, group)) {
+    quota = smaller(quota, parse_cpu_max(first_line(directory / "cpu.max")));
   }
   return quota ? quota : v1_quota(root / "cpu");
 }
 
 int usable_cpu_count() {
   int count = allowed_cores();
-  if (const auto quota = cgroup_cpu_quota("/sys/fs/cgroup", own_cgroup())) {
-    count = std::min(count, static_cast<int>(std::ceil(*quota)));
+  if (const auto quota = cgroup_cpu_quota(kCgroupRoot, own_cgroup())) {
+    count = static_cast<int>(std::min<double>(count, std::ceil(*quota)));
   }
   return std::max(count, 1);
 }

@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "base/cgroup.h"
 #include "base/error.h"
 
 namespace carat {
@@ -18,9 +20,12 @@ HugePages::HugePages(std::size_t bytes, const char* purpose) {
   if (bytes == 0) return;
   size_ = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   const std::size_t mapped_bytes = size_ + kPageBytes;
-  void* mapped = size_ < bytes ? MAP_FAILED
-                               : ::mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE,
-                                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* mapped = MAP_FAILED;
+  errno = ENOMEM;  // of a size so large that it overflows when rounded up
+  if (mapped_bytes > bytes) {
+    mapped = ::mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  }
   if (mapped == MAP_FAILED) {
     fail(ErrorKind::out_of_memory, bytes >> 20, " MiB for ", purpose, ": ", std::strerror(errno));
   }
@@ -49,17 +54,15 @@ HugePages& HugePages::operator=(HugePages&& other) noexcept {
 }
 
 std::size_t available_memory_bytes() {
-  std::size_t available = 0;
+  std::optional<uint64_t> available = cgroup_free_bytes(kCgroupRoot, own_cgroup());
   std::ifstream meminfo("/proc/meminfo");
-  for (std::string key, unit; meminfo >> key;) {
-    std::size_t kib = 0;
-    meminfo >> kib;
-    if (key == "MemAvailable:") available = kib << 10;
-    std::getline(meminfo, unit);
+  std::string rest;
+  for (std::string key; meminfo >> key; std::getline(meminfo, rest)) {
+    uint64_t kib = 0;
+    if (key != "MemAvailable:" || !(meminfo >> kib)) continue;
+    available = std::min(available.value_or(kib << 10), kib << 10);
   }
-  std::size_t limit = 0;  // stays 0 when the file is missing or says "max"
-  std::ifstream("/sys/fs/cgroup/memory.max") >> limit;
-  return available > 0 && limit > 0 ? std::min(available, limit) : std::max(available, limit);
+  return available ? std::max<uint64_t>(*available, 1) : 0;
 }
 
 }  // namespace carat

@@ -30,8 +30,8 @@ class HugePages {
   std::span<std::byte> mapping_;  // what was mapped: up to one page more, for the alignment
 };
 
-/// Bytes of memory this process may still take: what the machine and its cgroup (v2) have free. 0 when
-/// unknown.
+/// Bytes of memory this process may still take: what the machine and its cgroup (v2) have free, at least 1; 0
+/// when unknown.
 std::size_t available_memory_bytes();
 
 }  // namespace carat

@@ -2,29 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
-#include <string>
+#include "support/temp_directory.h"
 
 namespace carat {
 namespace {
-
-class CgroupTree : public testing::Test {
- protected:
-  void SetUp() override {
-    root_ = std::filesystem::path(testing::TempDir()) /
-            (std::string("cgroup_") + testing::UnitTest::GetInstance()->current_test_info()->name());
-    std::filesystem::remove_all(root_);
-  }
-  void TearDown() override { std::filesystem::remove_all(root_); }
-
-  void write(const std::string& path, const std::string& text) {
-    std::filesystem::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path) << text << "\n";
-  }
-
-  std::filesystem::path root_;
-};
 
 TEST(CpuCount, IsAtLeastOne) { EXPECT_GE(usable_cpu_count(), 1); }
 
@@ -36,20 +17,22 @@ TEST(CpuCount, UnderstandsCpuMax) {
   EXPECT_EQ(parse_cpu_max("100000 0"), std::nullopt);
 }
 
-TEST_F(CgroupTree, TakesTheSmallestQuotaOfAllAncestors) {
-  write("cpu.max", "max 100000");
-  write("a/cpu.max", "200000 100000");
-  write("a/b/cpu.max", "350000 100000");
-  EXPECT_EQ(cgroup_cpu_quota(root_, "/a/b"), 2.0);
-  EXPECT_EQ(cgroup_cpu_quota(root_, "/"), std::nullopt);
+TEST(CpuCount, TakesTheSmallestQuotaOfAllAncestors) {
+  const TempDirectory root;
+  root.write("cpu.max", "max 100000\n");
+  root.write("a/cpu.max", "200000 100000\n");
+  root.write("a/b/cpu.max", "350000 100000\n");
+  EXPECT_EQ(cgroup_cpu_quota(root.path(), "/a/b"), 2.0);
+  EXPECT_EQ(cgroup_cpu_quota(root.path(), "/"), std::nullopt);
 }
 
-TEST_F(CgroupTree, FallsBackToTheOldHierarchy) {
-  write("cpu/cpu.cfs_quota_us", "50000");
-  write("cpu/cpu.cfs_period_us", "100000");
-  EXPECT_EQ(cgroup_cpu_quota(root_, "/"), 0.5);
-  write("cpu/cpu.cfs_quota_us", "-1");
-  EXPECT_EQ(cgroup_cpu_quota(root_, "/"), std::nullopt);
+TEST(CpuCount, FallsBackToTheOldHierarchy) {
+  const TempDirectory root;
+  root.write("cpu/cpu.cfs_quota_us", "50000");
+  root.write("cpu/cpu.cfs_period_us", "100000");
+  EXPECT_EQ(cgroup_cpu_quota(root.path(), "/"), 0.5);
+  root.write("cpu/cpu.cfs_quota_us", "-1");
+  EXPECT_EQ(cgroup_cpu_quota(root.path(), "/"), std::nullopt);
 }
 
 }  // namespace
