@@ -36,13 +36,13 @@ std::string timestamp() {
   return std::string(date.data(), length) + fraction.data();
 }
 
-/// Always valid JSON: bytes that are not UTF-8 become U+FFFD.
+/// Always valid JSON: what is not UTF-8 becomes U+FFFD.
 std::string json_string(std::string_view text) {
   std::string out = "\"";
   for (std::size_t pos = 0; pos < text.size();) {
-    const std::size_t length = utf8_length_at(text, pos);
+    const Utf8Scan scan = scan_utf8(text, pos);
     const auto c = static_cast<unsigned char>(text[pos]);
-    if (length == 0) {
+    if (scan.state != Utf8Scan::State::whole) {
       out += "\\ufffd";
     } else if (c == '"' || c == '\\') {
       out += {'\\', text[pos]};
@@ -51,9 +51,9 @@ std::string json_string(std::string_view text) {
       std::snprintf(escape.data(), escape.size(), "\\u%04x", c);
       out += escape.data();
     } else {
-      out += text.substr(pos, length);
+      out += text.substr(pos, scan.bytes);
     }
-    pos += length == 0 ? 1 : length;
+    pos += scan.bytes;
   }
   return out + '"';
 }

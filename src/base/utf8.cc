@@ -1,26 +1,27 @@
 #include "base/utf8.h"
 
-#include <algorithm>
-
 namespace carat {
+namespace {
 
-std::size_t utf8_length_at(std::string_view text, std::size_t pos) {
-  const auto byte = [&](std::size_t i) -> unsigned {
-    return pos + i < text.size() ? static_cast<unsigned char>(text[pos + i]) : 0u;
-  };
-  const unsigned lead = byte(0);
-  if (pos >= text.size()) return 0;
-  if (lead < 0x80) return 1;
-  const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (lead < 0xc2 || lead > 0xf4) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0u) != 0x80u) return 0;
+unsigned char byte_at(std::string_view text, std::size_t at) { return static_cast<unsigned char>(text[at]); }
+
+}  // namespace
+
+Utf8Scan scan_utf8(std::string_view text, std::size_t at) {
+  using State = Utf8Scan::State;
+  const unsigned char lead = byte_at(text, at);
+  if (lead < 0x80) return {State::whole, 1};
+  if (lead < 0xC2 || lead > 0xF4) return {State::invalid, 1};
+  const std::size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  // The second byte's range excludes overlong forms, surrogates and code points above U+10FFFF.
+  unsigned char low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+  unsigned char high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+  for (std::size_t i = 1; i < length; ++i, low = 0x80, high = 0xBF) {
+    if (at + i == text.size()) return {State::cut, i};
+    const unsigned char next = byte_at(text, at + i);
+    if (next < low || next > high) return {State::invalid, i};
   }
-  // The second byte alone decides between the ranges that the lead byte leaves open.
-  const unsigned second = byte(1);
-  if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second > 0x9f)) return 0;
-  if ((lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second > 0x8f)) return 0;
-  return length;
+  return {State::whole, length};
 }
 
 std::string in_quotes(std::string_view text, std::size_t max_bytes) {
@@ -28,20 +29,19 @@ std::string in_quotes(std::string_view text, std::size_t max_bytes) {
   std::string out = "\"";
   std::size_t pos = 0;
   while (pos < text.size()) {
-    const std::size_t length = utf8_length_at(text, pos);
-    if (pos + std::max<std::size_t>(length, 1) > max_bytes) break;
-    const auto c = static_cast<unsigned char>(text[pos]);
+    const Utf8Scan scan = scan_utf8(text, pos);
+    if (pos + scan.bytes > max_bytes) break;
+    const unsigned char c = byte_at(text, pos);
     // U+0080 to U+009F are control characters too: terminals obey some of them.
-    const bool c1_control = length == 2 && c == 0xc2 && static_cast<unsigned char>(text[pos + 1]) < 0xa0;
-    if (length == 0 || c < 0x20 || c == 0x7f || c1_control) {
-      for (std::size_t i = 0; i < std::max<std::size_t>(length, 1); ++i) {
-        const auto b = static_cast<unsigned char>(text[pos + i]);
-        out.append({'\\', 'x', kHex[b >> 4], kHex[b & 15]});
+    const bool c1_control = scan.bytes == 2 && c == 0xC2 && byte_at(text, pos + 1) < 0xA0;
+    if (scan.state != Utf8Scan::State::whole || c < 0x20 || c == 0x7F || c1_control) {
+      for (std::size_t i = pos; i < pos + scan.bytes; ++i) {
+        out.append({'\\', 'x', kHex[byte_at(text, i) >> 4], kHex[byte_at(text, i) & 15]});
       }
     } else {
-      out.append(text.substr(pos, length));
+      out.append(text.substr(pos, scan.bytes));
     }
-    pos += std::max<std::size_t>(length, 1);
+    pos += scan.bytes;
   }
   out += pos < text.size() ? "...\"" : "\"";
   return out;

@@ -1,4 +1,4 @@
-// Validity of UTF-8, and outside text made fit for a one-line message.
+// UTF-8 read character by character, and outside text made fit for a one-line message.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -6,9 +6,18 @@
 
 namespace carat {
 
-/// Bytes of the UTF-8 character that starts at text[pos] (1 to 4), or 0 when none does: a stray or missing
-/// continuation byte, an overlong form, a surrogate, a value beyond U+10FFFF.
-std::size_t utf8_length_at(std::string_view text, std::size_t pos);
+struct Utf8Scan {
+  enum class State {
+    whole,    // a valid character
+    cut,      // the beginning of a character, ended by the end of the text
+    invalid,  // no valid text begins like this
+  };
+  State state;
+  std::size_t bytes;  // of the character, or of the maximal invalid part (which one U+FFFD replaces)
+};
+
+/// What begins at text[at]; at < text.size(). Table 3-7 of the Unicode standard.
+Utf8Scan scan_utf8(std::string_view text, std::size_t at);
 
 /// Text from a file or a user, in double quotes, for an error message or a log: control characters and bytes
 /// that are not UTF-8 become \xNN, so that it stays on one line and can't drive a terminal; at most

@@ -41,23 +41,6 @@ std::size_t skip_ascii(std::string_view text, std::size_t at) {
 
 }  // namespace
 
-Utf8Scan scan_utf8(std::string_view text, std::size_t at) {
-  using State = Utf8Scan::State;
-  const unsigned char lead = byte_at(text, at);
-  if (lead < 0x80) return {State::whole, 1};
-  if (lead < 0xC2 || lead > 0xF4) return {State::invalid, 1};
-  const std::size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  // The second byte's range excludes overlong forms, surrogates and code points above U+10FFFF.
-  unsigned char low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-  unsigned char high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-  for (std::size_t i = 1; i < length; ++i, low = 0x80, high = 0xBF) {
-    if (at + i == text.size()) return {State::cut, i};
-    const unsigned char next = byte_at(text, at + i);
-    if (next < low || next > high) return {State::invalid, i};
-  }
-  return {State::whole, length};
-}
-
 bool is_valid_utf8(std::string_view text) {
   for (std::size_t at = skip_ascii(text, 0); at < text.size(); at = skip_ascii(text, at)) {
     const Utf8Scan scan = scan_utf8(text, at);

@@ -1,28 +1,17 @@
-// UTF-8 iteration and the two character classes that added tokens need. Used by the tokenizer and the stream
-// decoder.
+// Whole texts of UTF-8, their characters and the two character classes that added tokens need; base/utf8.h
+// reads single characters of any bytes. Used by the tokenizer and the stream decoder.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
+#include "base/utf8.h"
+
 namespace carat {
 
 inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+FFFD
 inline constexpr std::string_view kSpaceMarker = "\xE2\x96\x81";           // U+2581, a space inside a piece
-
-struct Utf8Scan {
-  enum class State {
-    whole,    // a valid character
-    cut,      // the beginning of a character, ended by the end of the text
-    invalid,  // no valid text begins like this
-  };
-  State state;
-  std::size_t bytes;  // of the character, or of the maximal invalid part (which one U+FFFD replaces)
-};
-
-/// What begins at text[at]; at < text.size(). Table 3-7 of the Unicode standard.
-Utf8Scan scan_utf8(std::string_view text, std::size_t at);
 
 bool is_valid_utf8(std::string_view text);
 /// Every maximal invalid part becomes one U+FFFD, as in Python's bytes.decode(errors="replace").

@@ -5,6 +5,8 @@
 namespace carat {
 namespace {
 
+using State = Utf8Scan::State;
+
 /// UTF-8 of a code point, without any check.
 std::string encode(uint32_t c) {
   if (c < 0x80) return {static_cast<char>(c)};
@@ -19,20 +21,29 @@ std::string encode(uint32_t c) {
 TEST(Utf8, AcceptsEveryCharacterAndNoSurrogate) {
   for (uint32_t c = 0; c < 0x110000; ++c) {
     const std::string text = encode(c);
+    const Utf8Scan scan = scan_utf8(text, 0);
     const bool surrogate = c >= 0xd800 && c < 0xe000;
-    ASSERT_EQ(utf8_length_at(text, 0), surrogate ? 0 : text.size()) << std::hex << c;
+    ASSERT_EQ(scan.state, surrogate ? State::invalid : State::whole) << std::hex << c;
+    ASSERT_EQ(scan.bytes, surrogate ? 1 : text.size()) << std::hex << c;
   }
-  EXPECT_EQ(utf8_length_at(encode(0x110000), 0), 0u);
+  EXPECT_EQ(scan_utf8(encode(0x110000), 0).state, State::invalid);
 }
 
 TEST(Utf8, RefusesBrokenSequences) {
-  for (const char* text :
-       {"\x80", "\xbf", "\xc0\x80", "\xc1\xbf", "\xe0\x80\x80", "\xf0\x80\x80\x80", "\xf8\x88\x80\x80\x80",
-        "\xff", "\xe2\x82", "\xf0\x9f\x98", "\xc3", "\xc3(", "\xe2(\xa1"}) {
-    EXPECT_EQ(utf8_length_at(text, 0), 0u) << text;
+  for (const char* text : {"\x80", "\xbf", "\xc0\x80", "\xc1\xbf", "\xe0\x80\x80", "\xf0\x80\x80\x80",
+                           "\xf8\x88\x80\x80\x80", "\xff", "\xc3(", "\xe2(\xa1"}) {
+    EXPECT_EQ(scan_utf8(text, 0).state, State::invalid) << text;
+    EXPECT_EQ(scan_utf8(text, 0).bytes, 1u) << text;
   }
-  EXPECT_EQ(utf8_length_at("", 0), 0u);
-  EXPECT_EQ(utf8_length_at("a", 1), 0u);
+  EXPECT_EQ(scan_utf8("\xf0\x9f\x98g", 0).state, State::invalid);
+  EXPECT_EQ(scan_utf8("\xf0\x9f\x98g", 0).bytes, 3u);
+}
+
+TEST(Utf8, TellsACutCharacterFromAnInvalidOne) {
+  for (const std::string_view text : {"a\xc3", "a\xe2\x82", "a\xf0\x9f\x98"}) {
+    EXPECT_EQ(scan_utf8(text, 1).state, State::cut) << text;
+    EXPECT_EQ(scan_utf8(text, 1).bytes, text.size() - 1) << text;
+  }
 }
 
 TEST(InQuotes, ShowsOrdinaryTextAsItIs) {
