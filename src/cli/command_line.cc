@@ -23,6 +23,8 @@ struct CommandLine {
   InspectOptions inspect;
   CheckOptions check;
   BenchOptions bench;
+  QuantizeOptions quantize;
+  EvalOptions eval;
   std::function<int()> chosen;
 };
 
@@ -183,6 +185,38 @@ void add_bench(CLI::App& app, CommandLine& line) {
   command->callback([&] { line.chosen = [&o] { return bench_command(o); }; });
 }
 
+void add_quantize(CLI::App& app, CommandLine& line) {
+  QuantizeOptions& o = line.quantize;
+  CLI::App* command = app.add_subcommand("quantize", "write a copy of a checkpoint with int8 or int4 weights");
+  command->add_option("MODEL", o.model, kModelHelp)->required();
+  command->add_option("OUT", o.output, "directory to create")->required();
+  command->add_option("--format", o.format, "of the matrices; the head and per-layer embeddings keep 8 bits")
+      ->check(CLI::IsMember({"int8", "int4"}))
+      ->capture_default_str();
+  command->add_option("-t,--threads", o.threads, "0 for all cores")->check(CLI::NonNegativeNumber);
+  command->add_flag("-q,--quiet", o.quiet, "no progress on stderr");
+  command->footer("Example:\n  carat quantize google/gemma-4-E2B-it gemma-4-E2B-int4 --format int4");
+  command->callback([&] { line.chosen = [&o] { return quantize_command(o); }; });
+}
+
+void add_eval(CLI::App& app, CommandLine& line) {
+  EvalOptions& o = line.eval;
+  CLI::App* command = app.add_subcommand("eval", "perplexity of a text, and what a format loses");
+  command->add_option("MODEL", o.model, kModelHelp)->required();
+  command->add_option("TEXT", o.text, "file; - for standard input")->required();
+  command->add_option("--against", o.against, "format to compare the predictions with")
+      ->check(CLI::IsMember({"bf16", "int8", "int4"}));
+  command->add_option("-c,--context", o.context, "tokens per window")
+      ->check(CLI::Range(2, 1 << 20))
+      ->capture_default_str();
+  command->add_option("-n,--tokens", o.tokens, "of the text at most; 0 for all")->check(CLI::NonNegativeNumber);
+  command->add_flag("--json", o.json, "the results as JSON");
+  command->add_flag("-q,--quiet", o.quiet, "no progress on stderr");
+  add_device_flags(command, o.device);
+  command->footer("Example:\n  carat eval DIR book.txt --format int4 --against bf16");
+  command->callback([&] { line.chosen = [&o] { return eval_command(o); }; });
+}
+
 int report(int code, const char* message) {
   std::fprintf(stderr, "carat: %s\n", message);
   return code;
@@ -210,6 +244,8 @@ int run_command_line(int argc, char** argv) {
   add_inspect(app, line);
   add_check(app, line);
   add_bench(app, line);
+  add_quantize(app, line);
+  add_eval(app, line);
   try {
     app.parse(argc, argv);
     return line.chosen();

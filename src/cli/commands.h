@@ -66,4 +66,24 @@ struct BenchOptions {
 };
 int bench_command(const BenchOptions& options);
 
+/// `carat quantize`: writes a copy of a checkpoint with int8 or int4 weights.
+struct QuantizeOptions {
+  std::string model, output;
+  std::string format = "int8";
+  int threads = 0;  // 0: the cores this process may use
+  bool quiet = false;
+};
+int quantize_command(const QuantizeOptions& options);
+
+/// `carat eval`: perplexity of a text, and the distance to the predictions of another format.
+struct EvalOptions {
+  std::string model, text;  // a file, or - for standard input
+  DeviceOptions device;
+  std::string against;  // a format; empty: no comparison
+  int context = 512;    // tokens per window
+  int tokens = 0;       // of the text, at most; 0: all
+  bool json = false, quiet = false;
+};
+int eval_command(const EvalOptions& options);
+
 }  // namespace carat

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 
@@ -14,6 +15,9 @@ namespace {
 // Prefixes in use: multimodal checkpoints, older multimodal exports, text-only ones, bare state dicts.
 constexpr std::array<std::string_view, 4> kPrefixes{"model.language_model.", "language_model.model.",
                                                     "model.", ""};
+// What write_quantized_checkpoint() appends to the name of a matrix.
+constexpr std::array<std::pair<std::string_view, WeightFormat>, 2> kQuantized{
+    {{".int8", WeightFormat::int8}, {".int4", WeightFormat::int4}}};
 constexpr std::array<std::string_view, 4> kHeadNames{"lm_head.weight", "language_model.lm_head.weight",
                                                      "model.lm_head.weight",
                                                      "model.language_model.lm_head.weight"};
@@ -24,6 +28,9 @@ struct PlanStorage {
 };
 
 WeightFormat weight_format(const Tensor& tensor, const Checkpoint& checkpoint) {
+  for (const auto& [suffix, format] : kQuantized) {
+    if (tensor.dtype == DType::u8 && tensor.name.ends_with(suffix)) return format;
+  }
   switch (tensor.dtype) {
     case DType::f32:
       return WeightFormat::f32;
@@ -50,7 +57,7 @@ class TensorReader {
       : checkpoint_(checkpoint), storage_(storage) {
     for (std::string_view prefix : kPrefixes) {
       prefix_ = prefix;
-      if (checkpoint.find(prefix_ + "embed_tokens.weight")) return;
+      if (find(prefix_ + "embed_tokens.weight")) return;
     }
     fail(ErrorKind::corrupt, checkpoint.directory().string(),
          ": no tensor named embed_tokens.weight under any of ",
@@ -77,7 +84,7 @@ class TensorReader {
   /// Null when the checkpoint has no output head of its own.
   const Tensor* find_head() const {
     for (std::string_view head : kHeadNames) {
-      if (const Tensor* tensor = checkpoint_.find(head)) return tensor;
+      if (const Tensor* tensor = find(std::string(head))) return tensor;
     }
     return nullptr;
   }
@@ -88,8 +95,17 @@ class TensorReader {
   }
 
  private:
+  /// The tensor of this name, or its quantised form.
+  const Tensor* find(const std::string& name) const {
+    const Tensor* tensor = checkpoint_.find(name);
+    for (const auto& [suffix, format] : kQuantized) {
+      if (!tensor) tensor = checkpoint_.find(name + std::string(suffix));
+    }
+    return tensor;
+  }
+
   const Tensor& get(const std::string& name, std::initializer_list<std::vector<int64_t>> shape) {
-    const Tensor* tensor = checkpoint_.find(prefix_ + name);
+    const Tensor* tensor = find(prefix_ + name);
     if (!tensor) {
       fail(ErrorKind::corrupt, checkpoint_.directory().string(), ": tensor ", prefix_, name, " of shape ",
            shape_text(*shape.begin()), " is missing");
@@ -98,7 +114,12 @@ class TensorReader {
     return *tensor;
   }
 
-  void expect_shape(const Tensor& tensor, std::span<const int64_t> shape) const {
+  void expect_shape(const Tensor& tensor, std::span<const int64_t> weights) const {
+    std::vector<int64_t> shape(weights.begin(), weights.end());
+    const WeightFormat format = weight_format(tensor, checkpoint_);
+    if (format == WeightFormat::int8 || format == WeightFormat::int4) {
+      shape.back() = static_cast<int64_t>(row_bytes(format, shape.back()));
+    }
     if (std::equal(shape.begin(), shape.end(), tensor.shape.begin(), tensor.shape.end())) return;
     fail(ErrorKind::corrupt, checkpoint_.file_name(tensor), ": tensor ", tensor.name, " has shape ",
          shape_text(tensor.shape), ", but config.json calls for ", shape_text(shape));

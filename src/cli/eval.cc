@@ -1,0 +1,202 @@
+// `carat eval`: how well a model predicts a text, and how far its predictions are from those of another
+// format. The text is cut into windows of the context size; every token of a window but the first is
+// predicted from those before.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/thread_pool.h"
+#include "cli/commands.h"
+#include "cli/loaded_model.h"
+#include "cli/progress.h"
+#include "cli/streams.h"
+#include "engine/divergence.h"
+#include "engine/step_builder.h"
+
+namespace carat {
+namespace {
+
+/// Of one prediction.
+struct Prediction {
+  double nll = 0;  // -log of the probability of the token that came
+  double against_nll = 0;
+  double kl = 0;  // of our distribution from the other one's
+  bool same_best = false;
+};
+
+struct Summary {
+  int64_t predictions = 0;
+  double nll = 0, nll_squared = 0, against_nll = 0, kl = 0, worst_kl = 0;
+  int64_t same_best = 0;
+
+  void add(const Prediction& p) {
+    ++predictions;
+    nll += p.nll;
+    nll_squared += p.nll * p.nll;
+    against_nll += p.against_nll;
+    kl += p.kl;
+    worst_kl = std::max(worst_kl, p.kl);
+    same_best += p.same_best;
+  }
+  double mean(double sum) const { return sum / static_cast<double>(predictions); }
+  double perplexity() const { return std::exp(mean(nll)); }
+  /// Standard error of the perplexity, to first order.
+  double perplexity_error() const {
+    const double variance = std::max(0.0, mean(nll_squared) - mean(nll) * mean(nll));
+    return perplexity() * std::sqrt(variance / static_cast<double>(predictions));
+  }
+};
+
+std::size_t best_of(std::span<const float> logits) {
+  return static_cast<std::size_t>(std::ranges::max_element(logits) - logits.begin());
+}
+
+Prediction judge(std::span<const float> ours, std::span<const float> other, int32_t next) {
+  Prediction p;
+  p.nll = log_sum(ours) - ours[static_cast<std::size_t>(next)];
+  if (other.empty()) return p;
+  p.against_nll = log_sum(other) - other[static_cast<std::size_t>(next)];
+  p.kl = kl_divergence(other, ours);
+  p.same_best = best_of(ours) == best_of(other);
+  return p;
+}
+
+/// Steps one or two runners through the same text.
+class Evaluator {
+ public:
+  Evaluator(std::unique_ptr<Runner> ours, std::unique_ptr<Runner> other, int threads)
+      : ours_(std::move(ours)),
+        other_(std::move(other)),
+        pages_(ours_->info().kv_groups, ours_->info().limits),
+        pool_(threads) {}
+
+  void score(std::span<const int32_t> window, Summary& summary) {
+    const int total = static_cast<int>(window.size()) - 1, chunk = ours_->info().limits.max_step_tokens;
+    ScopedPages sequence(pages_);
+    for (int past = 0; past < total; past += chunk) {
+      const int count = std::min(chunk, total - past);
+      if (!pages_.extend(sequence, past, count))
+        fail(ErrorKind::unavailable, "the KV pages ran out at token ", past);
+      builder_.clear();
+      builder_.add(window.subspan(static_cast<std::size_t>(past), static_cast<std::size_t>(count)), past,
+                   sequence);
+      for (int row = 0; row < count; ++row) builder_.want_logits(row);
+      judge_rows(logits_of(*ours_), other_ ? logits_of(*other_) : std::span<const float>{},
+                 window.subspan(static_cast<std::size_t>(past) + 1, static_cast<std::size_t>(count)));
+      for (const Prediction& prediction : predictions_) summary.add(prediction);
+      pages_.release_behind_window(sequence, past + count);
+    }
+  }
+
+ private:
+  std::span<const float> logits_of(Runner& runner) {
+    runner.submit(builder_.input());
+    return runner.collect().logits;
+  }
+
+  void judge_rows(std::span<const float> ours, std::span<const float> other, std::span<const int32_t> next) {
+    const auto vocab = static_cast<std::size_t>(ours_->info().vocab);
+    predictions_.resize(next.size());
+    pool_.run([&](int thread) {
+      const IndexRange rows = share_of(static_cast<int64_t>(next.size()), thread, pool_.size());
+      for (int64_t row = rows.first; row < rows.last; ++row) {
+        const auto at = static_cast<std::size_t>(row);
+        predictions_[at] = judge(ours.subspan(at * vocab, vocab),
+                                 other.empty() ? other : other.subspan(at * vocab, vocab), next[at]);
+      }
+    });
+  }
+
+  std::unique_ptr<Runner> ours_, other_;
+  KvPages pages_;
+  ThreadPool pool_;
+  StepBuilder builder_;
+  std::vector<Prediction> predictions_;
+};
+
+/// Rows per step such that a step's logits stay within 64 MiB whatever the vocabulary.
+int step_rows(int vocab) {
+  constexpr int kLogits = 16 << 20;
+  return std::clamp(kLogits / vocab, 1, 512);
+}
+
+Evaluator make_evaluator(LoadedModel model, const EvalOptions& options) {
+  const RunnerOptions limits = size_kv(model.plan.kv_groups, options.context, 1, step_rows(model.plan.vocab));
+  std::unique_ptr<Runner> other;
+  if (!options.against.empty()) {
+    DeviceOptions device = options.device;
+    device.format = options.against;
+    other = make_runner(model.plan, limits, device, options.quiet);
+  }
+  return Evaluator(make_runner(std::move(model.plan), limits, options.device, options.quiet),
+                   std::move(other), options.device.threads);
+}
+
+std::vector<int32_t> read_tokens(const LoadedModel& model, const EvalOptions& options) {
+  const std::string text = options.text == "-" ? read_stdin() : read_file(options.text);
+  std::vector<int32_t> tokens =
+      load_tokenizer(model.directory.string())->encode(text, SpecialTokens::as_text);
+  if (options.tokens > 0 && static_cast<std::size_t>(options.tokens) < tokens.size()) {
+    tokens.resize(static_cast<std::size_t>(options.tokens));
+  }
+  if (tokens.empty()) fail(ErrorKind::invalid_argument, options.text, ": no text to evaluate");
+  return tokens;
+}
+
+std::string text_report(const Summary& s, const EvalOptions& options) {
+  char lines[512];
+  int length = std::snprintf(lines, sizeof lines, "perplexity  %.4f +- %.4f over %lld tokens\n",
+                             s.perplexity(), s.perplexity_error(), static_cast<long long>(s.predictions));
+  std::string text(lines, static_cast<std::size_t>(length));
+  if (options.against.empty()) return text;
+  length = std::snprintf(lines, sizeof lines,
+                         "%-11s %.4f\nmean KL     %.3e\nworst KL    %.3e\nsame top-1  %.2f %%\n",
+                         options.against.c_str(), std::exp(s.mean(s.against_nll)), s.mean(s.kl), s.worst_kl,
+                         100 * s.mean(static_cast<double>(s.same_best)));
+  return text + std::string(lines, static_cast<std::size_t>(length));
+}
+
+std::string json_report(const Summary& s, const EvalOptions& options) {
+  nlohmann::ordered_json report{
+      {"perplexity", s.perplexity()}, {"perplexity_error", s.perplexity_error()}, {"tokens", s.predictions}};
+  if (!options.against.empty()) {
+    report["against"] = {{"format", options.against},
+                         {"perplexity", std::exp(s.mean(s.against_nll))},
+                         {"mean_kl", s.mean(s.kl)},
+                         {"worst_kl", s.worst_kl},
+                         {"same_top_1", s.mean(static_cast<double>(s.same_best))}};
+  }
+  return report.dump(2) + "\n";
+}
+
+}  // namespace
+
+int eval_command(const EvalOptions& options) {
+  LoadedModel model = load_model(options.model);
+  const std::vector<int32_t> tokens = read_tokens(model, options);
+  const int32_t bos = bos_token(model);
+  Evaluator evaluator = make_evaluator(std::move(model), options);
+  Progress progress("evaluating", options.quiet);
+  Summary summary;
+  const auto step = static_cast<std::size_t>(options.context - 1);
+  std::vector<int32_t> window;
+  for (std::size_t first = 0; first < tokens.size(); first += step) {
+    const std::size_t last = std::min(first + step, tokens.size());
+    window.assign(1, bos);
+    window.insert(window.end(), tokens.begin() + static_cast<std::ptrdiff_t>(first),
+                  tokens.begin() + static_cast<std::ptrdiff_t>(last));
+    evaluator.score(window, summary);
+    progress.update(static_cast<double>(last) / static_cast<double>(tokens.size()));
+  }
+  write_stdout(options.json ? json_report(summary, options) : text_report(summary, options));
+  return 0;
+}
+
+}  // namespace carat

@@ -1,0 +1,60 @@
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "cli/program.h"
+
+namespace carat {
+namespace {
+
+const std::string kText = "Once upon a time there was a little girl who lived in a wood with her mother.\n";
+
+nlohmann::json evaluate(std::vector<std::string> more) {
+  std::vector<std::string> args{"eval", kDemoModel, "-", "--json"};
+  args.insert(args.end(), more.begin(), more.end());
+  const Finished finished = run_program(args, kText + kText + kText);
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  return nlohmann::json::parse(finished.out);
+}
+
+TEST(Eval, GivesThePerplexityOfAText) {
+  const auto report = evaluate({});
+  EXPECT_GT(report.at("perplexity"), 1.0);
+  EXPECT_LT(report.at("perplexity"), 100.0);  // the demo model was trained on such text; chance would be 4096
+  EXPECT_GT(report.at("tokens"), 40);
+  EXPECT_FALSE(report.contains("against"));
+}
+
+TEST(Eval, IsTheSameOnEveryBackendAndForEveryStepSize) {
+  const double cpu = evaluate({"--device", "cpu", "-t", "2"}).at("perplexity");
+  const double ref = evaluate({"--device", "ref"}).at("perplexity");
+  EXPECT_NEAR(cpu, ref, 1e-3 * ref);
+}
+
+TEST(Eval, ShortWindowsPredictWorse) {
+  EXPECT_GT(evaluate({"-c", "4"}).at("perplexity"), evaluate({"-c", "64"}).at("perplexity"));
+  EXPECT_EQ(evaluate({"-n", "10"}).at("tokens"), 10);
+}
+
+TEST(Eval, MeasuresWhatAFormatLoses) {
+  const auto same = evaluate({"--format", "bf16", "--against", "bf16"}).at("against");
+  EXPECT_NEAR(same.at("mean_kl"), 0.0, 1e-6);
+  EXPECT_EQ(same.at("same_top_1"), 1.0);
+  const auto int8 = evaluate({"--format", "int8", "--against", "bf16"}).at("against");
+  const auto int4 = evaluate({"--format", "int4", "--against", "bf16"}).at("against");
+  EXPECT_GT(int8.at("mean_kl"), 0.0);
+  EXPECT_LT(int8.at("mean_kl"), 1e-3);
+  EXPECT_GT(int4.at("mean_kl"), int8.at("mean_kl"));
+  EXPECT_GE(int4.at("worst_kl"), int4.at("mean_kl"));
+}
+
+TEST(Eval, RefusesAnEmptyTextAndABackendWithoutFormats) {
+  expect_one_line_error(run_program({"eval", kDemoModel, "-"}), 1, "no text");
+  expect_one_line_error(run_program({"eval", kDemoModel, "-", "--device", "ref", "--against", "int8"}, kText),
+                        1, "--format has no effect");
+  expect_one_line_error(run_program({"eval", kDemoModel, "no-such-file"}), 1, "no-such-file");
+}
+
+}  // namespace
+}  // namespace carat
