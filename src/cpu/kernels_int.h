@@ -156,7 +156,7 @@ void int_tile(const Left& left, int first_half, int64_t groups, const int16_t* x
 template <class Left>
 void int_tiles(const Left& left, int first_half, int64_t groups, const int16_t* x, int64_t x_stride,
                int tokens, const IntOutput& out) {
-  cover_with_tiles<kTileTokens>(tokens, [&](int first, auto size) {
+  cover_with_tiles<kIntTileTokens>(tokens, [&](int first, auto size) {
     int_tile<size()>(left, first_half, groups, x + first * x_stride, x_stride, out.from_token(first));
   });
 }

@@ -75,6 +75,7 @@ void float_tile(const Left& left, int64_t depth, const float* x, int64_t x_strid
     CARAT_UNROLL
     for (int s = 0; s < kTileVectors; ++s) sums[t][s] = broadcast(0.f);
   }
+#pragma GCC unroll 4
   for (int64_t k = 0; k < depth; ++k) {
     Floats column[kTileVectors];
     left.load_column(k, column);

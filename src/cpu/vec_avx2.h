@@ -8,7 +8,7 @@
 namespace carat::CARAT_ISA {
 
 inline constexpr Isa kIsa = Isa::avx2;
-inline constexpr int kTileRows = 16, kTileTokens = 6;
+inline constexpr int kTileRows = 16, kTileTokens = 6, kIntTileTokens = 6;
 
 struct Floats {
   __m256 low, high;

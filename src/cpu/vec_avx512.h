@@ -7,7 +7,7 @@
 namespace carat::CARAT_ISA {
 
 inline constexpr Isa kIsa = Isa::avx512;
-inline constexpr int kTileRows = 32, kTileTokens = 12;
+inline constexpr int kTileRows = 32, kTileTokens = 12, kIntTileTokens = 11;
 
 struct Floats {
   __m512 v;

@@ -7,7 +7,7 @@
 namespace carat::CARAT_ISA {
 
 inline constexpr Isa kIsa = Isa::neon;
-inline constexpr int kTileRows = 16, kTileTokens = 6;
+inline constexpr int kTileRows = 16, kTileTokens = 6, kIntTileTokens = 6;
 
 struct Floats {
   float32x4_t v[4];

@@ -11,8 +11,9 @@
 namespace carat::CARAT_ISA {
 
 inline constexpr Isa kIsa = Isa::scalar;
-/// The shape of the register tile: rows of weights times tokens.
-inline constexpr int kTileRows = 16, kTileTokens = 4;
+/// The shape of the register tile: rows of weights times tokens. Tiles of integers need registers for scales
+/// too.
+inline constexpr int kTileRows = 16, kTileTokens = 4, kIntTileTokens = 4;
 
 struct Floats {
   float v[16];
