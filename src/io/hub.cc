@@ -87,7 +87,7 @@ fs::path find_model(const std::string& model) {
   const fs::path cached = hub_cache() / *entry;
   if (const auto snapshot = find_snapshot(cached)) return *snapshot;
   fail(ErrorKind::not_found, in_quotes(model), ": no such directory, and not in the Hugging Face cache (no ",
-       cached.string(), "); download it with: huggingface-cli download ", model);
+       cached.string(), "); download it with: hf download ", model);
 }
 
 }  // namespace carat

@@ -35,6 +35,7 @@ class JsonObject {
   float number(std::string_view name, float fallback, Range<float> range) const;
   bool boolean(std::string_view name, bool fallback) const;
   std::string string(std::string_view name, std::string_view fallback) const;
+  /// Throws Error{corrupt} also when absent.
   JsonObject object(std::string_view name) const;
   std::vector<std::string> strings(std::string_view name) const;
   /// One integer or a list of them; empty when absent or null.

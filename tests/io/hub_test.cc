@@ -77,10 +77,9 @@ TEST_F(HubTest, FallsBackToTheNewestSnapshot) {
 
 TEST_F(HubTest, SaysHowToGetAMissingModel) {
   set("HF_HUB_CACHE", home_.path());
-  expect_error(
-      ErrorKind::not_found,
-      {"org/model", "models--org--model", "huggingface-cli download org/model", home_.path().native()},
-      [] { find_model("org/model"); });
+  expect_error(ErrorKind::not_found,
+               {"org/model", "models--org--model", "hf download org/model", home_.path().native()},
+               [] { find_model("org/model"); });
 }
 
 TEST_F(HubTest, RefusesNamesThatLeadElsewhere) {
