@@ -51,6 +51,7 @@ struct VectorOutput {
 };
 
 extern unsigned long long* phase_trace;
+extern int rehearse;
 #ifdef __CUDACC__
 __device__ inline void mark(unsigned long long* trace, int i) {
   if (trace && threadIdx.x == 0 && blockIdx.x == 0 && blockIdx.y == 0) {
@@ -68,9 +69,11 @@ struct MatvecArgs {
   /// Lets the next kernel start only once all before this one have ended; what follows may then read their results before
   /// its own wait.
   bool late = false;
+  bool rehearse = false;
   unsigned long long* trace = nullptr;
   // Set by matvec():
-  int slices, slice_cols;  // the columns are split over the warps of a CTA
+  int outputs_each, outputs_rest;  // outputs per CTA; the first `outputs_rest` CTAs have one more
+  int slices_shift, slice_cols;  // the columns are split over the warps of a CTA
   int stages;              // rows (slices of them) that a warp has in flight
 };
 
@@ -96,6 +99,7 @@ struct DecodeAttentionArgs {
   const int32_t* position;
   PageTables tables;
   float* context;  // [heads, head_dim]
+  bool rehearse = false;
   unsigned long long* trace = nullptr;
 };
 /// Norms, rotation, K/V append and attention of one row, for contexts that are not long.

@@ -54,6 +54,7 @@ __device__ inline Keys keys_of(int position, int window, int rank) {
 template <int kHeadDim>
 __device__ void load_tile(const DecodeAttentionArgs& a, float16* tile, int first, int last, int kv_head) {
   using S = Shape<kHeadDim>;
+#pragma unroll 1
   for (int i = threadIdx.x; i < S::kKeys * S::kChunks && first + i / S::kChunks < last; i += kThreads) {
     const float16* from = kv_address(a.kv, a.tables, 0, first + i / S::kChunks, kv_head) + i % S::kChunks * 8;
 #pragma unroll
@@ -144,8 +145,9 @@ __device__ void prepare(const DecodeAttentionArgs& a, Shared<kHeadDim>& s, int h
 template <int kHeadDim>
 __device__ void append(const DecodeAttentionArgs& a, const Shared<kHeadDim>& s, float16* tile, int key, float16* page) {
   using S = Shape<kHeadDim>;
+#pragma unroll 1
   for (int i = threadIdx.x; i < kHeadDim; i += kThreads) {
-#pragma unroll
+#pragma unroll 1
     for (int which = 0; which < 2; ++which) {
       const float x = which == 0 ? s.k[i] : s.v[i];
       float16* to = tile + which * S::kPlane + key * kHeadDim + i;
@@ -186,17 +188,20 @@ template <int kHeadDim>
 __device__ void add_tile(Shared<kHeadDim>& s, const float16* tile, int count, Running& run) {
   using S = Shape<kHeadDim>;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+#pragma unroll 1
   for (int key = warp; key < count; key += kWarps) {
     const float value = score<kHeadDim>(s.q, tile + key * kHeadDim);
     if (lane == 0) s.weights[key] = value;
   }
   __syncthreads();
   float largest = run.largest;
+#pragma unroll 1
   for (int key = lane; key < count; key += 32) largest = fmaxf(largest, s.weights[key]);
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2)
     largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, offset));
   float total = 0.f;
+#pragma unroll 1
   for (int key = lane; key < count; key += 32) total += exp2f((s.weights[key] - largest) * kLog2e);
   const float rescale = exp2f((run.largest - largest) * kLog2e);
   run.total = run.total * rescale + warp_sum(total);
@@ -204,6 +209,7 @@ __device__ void add_tile(Shared<kHeadDim>& s, const float16* tile, int count, Ru
   run.context.x *= rescale;
   run.context.y *= rescale;
   const int pair = threadIdx.x % S::kPairs, group = threadIdx.x / S::kPairs;
+#pragma unroll 2
   for (int key = group; key < count; key += S::kKeyGroups) {
     const float weight = exp2f((s.weights[key] - largest) * kLog2e);
     const float2 v = load_pair(tile + S::kPlane + key * kHeadDim, 2 * S::kPlane, pair);
@@ -235,19 +241,26 @@ __global__ void __launch_bounds__(kThreads)
   load_tile<kHeadDim>(a, tile, range.first, min(stored, range.first + S::kKeys), kv_head);
   const PairConstants constants = load_constants<kHeadDim>(a, position);
   float16* page = appends && head % group_size == 0 ? kv_address(a.kv, a.tables, 0, position, kv_head) : nullptr;
-  ptx::wait_for_dependencies();
-  mark(a.trace, 1);
+#pragma unroll 1
+  for (int pass = a.rehearse ? 0 : 1; pass < 2; ++pass) {
+  const bool rehearsal = pass == 0;
+  if (!rehearsal) {
+    ptx::wait_for_dependencies();
+    mark(a.trace, 1);
+  }
 
   prepare<kHeadDim>(a, s, head, appends, constants);
-  mark(a.trace, 2);
+  if (!rehearsal) mark(a.trace, 2);
   Running run;
+#pragma unroll 1
   for (int first = range.first; first < range.last; first += S::kKeys) {
     const int last = min(range.last, first + S::kKeys);
     if (first > range.first) load_tile<kHeadDim>(a, tile, first, min(stored, last), kv_head);
-    if (appends && position < last) append<kHeadDim>(a, s, tile, position - first, page);
+    if (appends && position < last) append<kHeadDim>(a, s, tile, position - first, rehearsal ? nullptr : page);
     ptx::async_wait<0>();
     __syncthreads();
     add_tile<kHeadDim>(s, tile, last - first, run);
+    if (rehearsal) break;
   }
 
   const int pair = threadIdx.x % S::kPairs, group = threadIdx.x / S::kPairs;
@@ -263,21 +276,28 @@ __global__ void __launch_bounds__(kThreads)
     s.total = run.total;
   }
   cluster.sync();
-  float largest = -INFINITY, total = 0.f;
-  for (int r = 0; r < kCluster; ++r) largest = fmaxf(largest, cluster.map_shared_rank(&s, r)->largest);
-  for (int r = 0; r < kCluster; ++r) {
-    const Shared<kHeadDim>* other = cluster.map_shared_rank(&s, r);
-    total += other->total * exp2f((other->largest - largest) * kLog2e);
-  }
-  constexpr int kShare = kHeadDim / kCluster;  // dims that each CTA of the cluster joins
-  for (int i = threadIdx.x; i < kShare; i += kThreads) {
-    const int dim = rank * kShare + i;
-    float sum = 0.f;
+  // Each thread joins one dimension of this CTA's share: one round of reads from all eight.
+  constexpr int kShare = (kHeadDim + kCluster - 1) / kCluster;
+  if (threadIdx.x < kShare) {
+    const int dim = rank * kShare + threadIdx.x;
+    float part[kCluster], largest[kCluster], total[kCluster], most = -INFINITY, sum = 0.f, weight = 0.f;
+#pragma unroll
     for (int r = 0; r < kCluster; ++r) {
       const Shared<kHeadDim>* other = cluster.map_shared_rank(&s, r);
-      sum += other->context[dim] * exp2f((other->largest - largest) * kLog2e);
+      part[r] = other->context[dim];
+      largest[r] = other->largest;
+      total[r] = other->total;
+      most = fmaxf(most, largest[r]);
     }
-    a.context[head * kHeadDim + dim] = sum / total;
+#pragma unroll
+    for (int r = 0; r < kCluster; ++r) {
+      const float scale = exp2f((largest[r] - most) * kLog2e);
+      sum += part[r] * scale;
+      weight += total[r] * scale;
+    }
+    if (!rehearsal) a.context[head * kHeadDim + dim] = sum / weight;
+  }
+  if (rehearsal) cluster.sync();
   }
   mark(a.trace, 3);
   cluster.sync();  // nobody leaves while its shared memory is read

@@ -6,6 +6,7 @@
 // waits for its input, so weights arrive while the kernel in front still computes. The vector stays in
 // registers, 8 columns of each 256 per lane.
 #include <algorithm>
+#include <bit>
 
 #include "cuda/decode.h"
 #include "cuda/greedy.h"
@@ -16,37 +17,40 @@
 namespace carat::cuda {
 namespace {
 
-constexpr int kWarps = 8, kThreads = 32 * kWarps, kMostStages = 8, kMostSliceCols = 2048, kMostSlices = 8;
+constexpr int kWarpsShift = 3, kWarps = 1 << kWarpsShift, kThreads = 32 * kWarps, kMostStages = 8, kMostSliceCols = 2048, kMostSlices = 8;
+constexpr int kChunks = kMostSliceCols / 256;   // 16-byte loads of a lane per slice
+constexpr int kVectors = 4;                      // float4 per thread of the residual stream
 constexpr int kSharedVector = 4096;  // longer plain vectors go straight to registers
 
-/// How a CTA's share of the outputs is laid out over its warps.
+/// How a CTA's share of the outputs is laid out over its warps. Everything is a shift: a division is twenty instructions,
+/// and a kernel that runs for two microseconds can't afford to fetch much code.
 struct Share {
-  int first, count;  // outputs of this CTA
-  int per_output;    // rows of W per output: 2 when gated
-  int slice, group, groups;
+  int first, count;       // outputs of this CTA
+  int rows_shift;         // 1 when gated: two rows of W per output
+  int slice, group, groups_shift;
+  const bfloat16* base;   // this warp's first item
 
   __device__ Share(const MatvecArgs& a) {
-    per_output = a.output.finish == VectorFinish::gated_gelu ? 2 : 1;
-    const long long outputs = a.w.rows / per_output;
-    first = static_cast<int>(blockIdx.x * outputs / gridDim.x);
-    count = static_cast<int>((blockIdx.x + 1) * outputs / gridDim.x) - first;
-    const int warp = threadIdx.x / 32;
-    slice = warp % a.slices;
-    group = warp / a.slices;
-    groups = kWarps / a.slices;
+    const int cta = blockIdx.x, warp = threadIdx.x / 32;
+    first = cta * a.outputs_each + min(cta, a.outputs_rest);
+    count = a.outputs_each + (cta < a.outputs_rest ? 1 : 0);
+    rows_shift = a.output.finish == VectorFinish::gated_gelu ? 1 : 0;
+    slice = warp & ((1 << a.slices_shift) - 1);
+    group = warp >> a.slices_shift;
+    groups_shift = kWarpsShift - a.slices_shift;
+    base = a.w.data + static_cast<std::size_t>(first + group) * a.w.cols + slice * a.slice_cols;
   }
   /// Items (slices of rows) of this warp.
   __device__ int items() const {
-    return count > group ? (count - group + groups - 1) / groups * per_output : 0;
+    return count > group ? (((count - group - 1) >> groups_shift) + 1) << rows_shift : 0;
   }
   /// Number of an item among the CTA's rows.
   __device__ int index(int item) const {
-    return (group + item / per_output * groups) * per_output + item % per_output;
+    return ((group + (item >> rows_shift << groups_shift)) << rows_shift) + (item & rows_shift);
   }
   __device__ const bfloat16* address(const MatvecArgs& a, int item) const {
-    const int output = first + group + item / per_output * groups;
-    const std::size_t row = output + static_cast<std::size_t>(item % per_output) * (a.w.rows / per_output);
-    return a.w.data + row * a.w.cols + slice * a.slice_cols;
+    const std::size_t row = (item >> rows_shift << groups_shift) + (item & rows_shift) * (a.w.rows >> 1);
+    return base + row * a.w.cols;
   }
 };
 
@@ -62,15 +66,17 @@ class Ring {
         items_(share.items()) {
     if (threadIdx.x % 32 == 0) {
       policy_ = ptx::policy_evict_first();
+#pragma unroll 1
       for (int s = 0; s < a.stages; ++s) ptx::barrier_init(barriers_ + s, 1);
       ptx::fence_barrier_init();
+#pragma unroll 1
       for (int i = 0; i < a.stages; ++i) start(i, i);
     }
     __syncwarp();
   }
 
-  __device__ const uint4* wait() const {
-    ptx::barrier_wait(barriers_ + stage_, parity_);
+  __device__ const uint4* wait(bool rehearsal) const {
+    if (!rehearsal) ptx::barrier_wait(barriers_ + stage_, parity_);
     return reinterpret_cast<const uint4*>(memory_ + stage_ * bytes_);
   }
   /// The current item has been read by all lanes: its place takes the item `stages` further on.
@@ -104,7 +110,6 @@ __device__ inline float4 load4(const float* p, int i) { return reinterpret_cast<
 __device__ inline float squares(const float4& v) { return v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w; }
 
 /// The gains of a residual input, read before the kernel waits.
-template <int kVectors>
 struct Gains {
   float4 branch[kVectors], norm[kVectors];
 
@@ -125,9 +130,8 @@ __device__ inline float4 add_scaled(const float4& x, const float4& y, const floa
 }
 
 /// Computes x and the vector that the product needs of it; leaves the vector in shared memory.
-template <int kVectors>
-__device__ void prepare_vector(const MatvecArgs& a, const Gains<kVectors>& gains, float* vector,
-                               float (*scratch)[kWarps]) {
+__device__ void prepare_vector(const MatvecArgs& a, const Gains& gains, float* vector, float (*scratch)[kWarps],
+                               bool rehearsal) {
   const VectorInput& in = a.input;
   const int d = a.w.cols, vectors = d / 4;
   const float4 zero = make_float4(0.f, 0.f, 0.f, 0.f);
@@ -166,14 +170,13 @@ __device__ void prepare_vector(const MatvecArgs& a, const Gains<kVectors>& gains
   for (int v = 0; v < kVectors; ++v) {
     const int i = v * kThreads + static_cast<int>(threadIdx.x);
     if (i >= vectors) continue;
-    if (in.x_out && blockIdx.x == 0) reinterpret_cast<float4*>(in.x_out)[i] = x[v];
+    if (in.x_out && blockIdx.x == 0 && !rehearsal) reinterpret_cast<float4*>(in.x_out)[i] = x[v];
     if (in.norm_gain) x[v] = add_scaled(zero, x[v], gains.norm[v], scale, 1.f);
     reinterpret_cast<float4*>(vector)[i] = x[v];
   }
 }
 
 /// The lane's share of its warp's slice of `from`: chunk c holds columns 8 (32 c + lane) and on.
-template <int kChunks>
 __device__ void load_share(const float* from, int slice_cols, float (&x)[kChunks * 8]) {
 #pragma unroll
   for (int c = 0; c < kChunks; ++c) {
@@ -188,7 +191,6 @@ __device__ void load_share(const float* from, int slice_cols, float (&x)[kChunks
   }
 }
 
-template <int kChunks>
 __device__ float multiply(const uint4* w, int slice_chunks, const float (&x)[kChunks * 8]) {
   float even = 0.f, odd = 0.f;
 #pragma unroll
@@ -222,22 +224,23 @@ __device__ inline float warp_sum4(const float (&s)[4]) {
 }
 
 /// All products of this warp; sums[slice][row of the CTA].
-template <int kChunks>
 __device__ void multiply_rows(const MatvecArgs& a, const Share& share, Ring& ring,
-                              const float (&x)[kChunks * 8], float* sums) {
+                              const float (&x)[kChunks * 8], float* sums, bool rehearsal) {
+  const int items = rehearsal ? min(ring.items(), 1) : ring.items();
   const int lane = threadIdx.x % 32, which = lane / 16 + lane / 8 % 2 * 2;
-  float* mine = sums + share.slice * share.count * share.per_output;
-  for (int item = 0; item < ring.items(); item += 4) {
+  float* mine = sums + share.slice * (share.count << share.rows_shift);
+#pragma unroll 1
+  for (int item = 0; item < items; item += 4) {
     float s[4];
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       s[j] = 0.f;
-      if (item + j >= ring.items()) continue;
-      s[j] = multiply<kChunks>(ring.wait(), a.slice_cols / 8, x);
-      ring.advance(item + j);
+      if (item + j >= items) continue;
+      s[j] = multiply(ring.wait(rehearsal), a.slice_cols / 8, x);
+      if (!rehearsal) ring.advance(item + j);
     }
     const float sum = warp_sum4(s);
-    if (lane % 8 == 0 && item + which < ring.items()) mine[share.index(item + which)] = sum;
+    if (lane % 8 == 0 && item + which < items) mine[share.index(item + which)] = sum;
   }
 }
 
@@ -246,6 +249,7 @@ __device__ void multiply_rows(const MatvecArgs& a, const Share& share, Ring& rin
 __device__ float per_layer_factor(const MatvecArgs& a, const Share& share, float* scratch) {
   const PerLayerFactor& f = a.output.factor;
   float square_sum = 0.f;
+#pragma unroll 1
   for (int i = threadIdx.x; i < a.w.rows; i += kThreads) {
     const float v = __ldcg(f.raw + i) * f.project_scale;
     square_sum += v * v;
@@ -258,14 +262,16 @@ __device__ float per_layer_factor(const MatvecArgs& a, const Share& share, float
   return (__ldcg(f.raw + i) * scale * f.gain[i] + __bfloat162float(row[i]) * f.table_scale) * 0.7071067811865476f;
 }
 
-__device__ void write_logits(const MatvecArgs& a, const Share& share, float* sums, Candidate* scratch) {
+__device__ __noinline__ void write_logits(const MatvecArgs& a, const Share& share, float* sums, Candidate* scratch) {
   const VectorOutput& o = a.output;
+#pragma unroll 1
   for (int i = threadIdx.x; i < o.suppressed_count; i += kThreads) {
     const int at = o.suppressed[i] - share.first;
     if (at >= 0 && at < share.count) sums[at] = -INFINITY;
   }
   __syncthreads();
   Candidate best = no_candidate();
+#pragma unroll 1
   for (int i = threadIdx.x; i < share.count; i += kThreads) {
     const float logit = sums[i] == -INFINITY ? sums[i] : soft_cap(sums[i], o.cap);
     o.out[share.first + i] = logit;
@@ -279,27 +285,29 @@ __device__ void write_logits(const MatvecArgs& a, const Share& share, float* sum
 }
 
 /// Adds the slices in order and turns sums into outputs.
-__device__ void write_outputs(const MatvecArgs& a, const Share& share, float* sums, float factor, Candidate* best) {
-  const int rows = share.count * share.per_output;
+__device__ void write_outputs(const MatvecArgs& a, const Share& share, float* sums, float factor, Candidate* best, bool rehearsal) {
+  const int rows = share.count << share.rows_shift, slices = 1 << a.slices_shift;
   __syncthreads();
-  if (a.slices > 1) {
+  if (slices > 1) {
+#pragma unroll 1
     for (int i = threadIdx.x; i < rows; i += kThreads)
-      for (int s = 1; s < a.slices; ++s) sums[i] += sums[s * rows + i];
+#pragma unroll 1
+      for (int s = 1; s < slices; ++s) sums[i] += sums[s * rows + i];
     __syncthreads();
   }
+  if (rehearsal && a.output.finish == VectorFinish::logits) return;
   if (a.output.finish == VectorFinish::logits) {
     write_logits(a, share, sums, best);
     return;
   }
+#pragma unroll 1
   for (int i = threadIdx.x; i < share.count; i += kThreads) {
-    float v = sums[i * share.per_output];
-    if (a.output.finish == VectorFinish::gated_gelu) v = gelu_tanh(v) * sums[i * 2 + 1];
-    if (a.output.finish == VectorFinish::per_layer) v = gelu_tanh(v) * factor;
-    a.output.out[share.first + i] = v;
+    float v = sums[i << share.rows_shift];
+    if (a.output.finish != VectorFinish::store) v = gelu_tanh(v) * (share.rows_shift ? sums[2 * i + 1] : factor);
+    if (!rehearsal) a.output.out[share.first + i] = v;
   }
 }
 
-template <int kChunks, int kVectors>
 __global__ void __launch_bounds__(kThreads, 2) matvec_kernel(const __grid_constant__ MatvecArgs a) {
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ uint64_t barriers[kWarps][kMostStages];
@@ -312,29 +320,36 @@ __global__ void __launch_bounds__(kThreads, 2) matvec_kernel(const __grid_consta
   mark(a.trace, 0);
   if (!a.late) ptx::launch_dependents();
   Ring ring(a, share, shared + warp * ring_bytes, barriers[warp]);
-  const Gains<kVectors> gains(a.input, a.w.cols);
+  const Gains gains(a.input, a.w.cols);
   const float factor =
       a.output.finish == VectorFinish::per_layer ? per_layer_factor(a, share, scratch[2]) : 0.f;
-  ptx::wait_for_dependencies();
-  mark(a.trace, 1);
-  if (a.late) ptx::launch_dependents();
-
-  float x[kChunks * 8];
-  if (a.w.cols <= kSharedVector) {
-    if (a.input.source == VectorSource::plain) {
-      for (int i = threadIdx.x; i < a.w.cols / 4; i += kThreads)
-        reinterpret_cast<float4*>(vector)[i] = load4(a.input.in, i);
-    } else {
-      prepare_vector<kVectors>(a, gains, vector, scratch);
+#pragma unroll 1
+  for (int pass = a.rehearse && a.input.source != VectorSource::embedding ? 0 : 1; pass < 2; ++pass) {
+    const bool rehearsal = pass == 0;
+    if (!rehearsal) {
+      ptx::wait_for_dependencies();
+      mark(a.trace, 1);
+      if (a.late) ptx::launch_dependents();
     }
+    float x[kChunks * 8];
+    if (a.w.cols <= kSharedVector) {
+      if (a.input.source == VectorSource::plain) {
+#pragma unroll 4
+        for (int i = threadIdx.x; i < a.w.cols / 4; i += kThreads)
+          reinterpret_cast<float4*>(vector)[i] = load4(a.input.in, i);
+      } else {
+        prepare_vector(a, gains, vector, scratch, rehearsal);
+      }
+      __syncthreads();
+      load_share(vector + share.slice * a.slice_cols, a.slice_cols, x);
+    } else {
+      load_share(a.input.in + share.slice * a.slice_cols, a.slice_cols, x);
+    }
+    if (!rehearsal) mark(a.trace, 2);
+    multiply_rows(a, share, ring, x, sums, rehearsal);
+    write_outputs(a, share, sums, factor, best, rehearsal);
     __syncthreads();
-    load_share<kChunks>(vector + share.slice * a.slice_cols, a.slice_cols, x);
-  } else {
-    load_share<kChunks>(a.input.in + share.slice * a.slice_cols, a.slice_cols, x);
   }
-  mark(a.trace, 2);
-  multiply_rows<kChunks>(a, share, ring, x, sums);
-  write_outputs(a, share, sums, factor, best);
   mark(a.trace, 3);
 }
 
@@ -357,45 +372,27 @@ int slices_of(int cols) {
   return 0;
 }
 
-template <int kChunks>
-void launch_matvec(Queue& queue, const MatvecArgs& a) {
-  const int per_output = a.output.finish == VectorFinish::gated_gelu ? 2 : 1, outputs = a.w.rows / per_output;
-  const int ctas = std::min(queue.sm_count, outputs);
-  const std::size_t vector = a.w.cols <= kSharedVector ? a.w.cols : 0;
-  const std::size_t sums = static_cast<std::size_t>(divide_up(outputs, ctas)) * per_output * a.slices;
-  const std::size_t bytes =
-      static_cast<std::size_t>(kWarps) * a.stages * a.slice_cols * 2 + (vector + sums) * 4;
-  constexpr int kFewVectors = 2, kManyVectors = 4;  // float4 per thread
-  const bool few = a.w.cols <= kFewVectors * kThreads * 4;
-  launch(queue, few ? matvec_kernel<kChunks, kFewVectors> : matvec_kernel<kChunks, kManyVectors>, dim3(ctas),
-         kThreads, bytes, a);
-}
-
 }  // namespace
 
 int matvec_ring_bytes = 96 * 1024;
 unsigned long long* phase_trace = nullptr;
+int rehearse = 0;
 
 bool matvec_supports(int cols) { return slices_of(cols) > 0; }
 
 void matvec(Queue& queue, MatvecArgs args) {
-  args.slices = slices_of(args.w.cols);
-  args.slice_cols = args.w.cols / args.slices;
+  const int slices = slices_of(args.w.cols), gated = args.output.finish == VectorFinish::gated_gelu ? 1 : 0;
+  const int outputs = args.w.rows >> gated, ctas = std::min(queue.sm_count, outputs);
+  args.rehearse = rehearse;
+  args.slices_shift = std::countr_zero(static_cast<unsigned>(slices));
+  args.slice_cols = args.w.cols / slices;
   args.stages = std::clamp(matvec_ring_bytes / (kWarps * args.slice_cols * 2), 2, kMostStages);
-  switch (divide_up(args.slice_cols, 256)) {
-    case 1:
-      return launch_matvec<1>(queue, args);
-    case 2:
-      return launch_matvec<2>(queue, args);
-    case 3:
-    case 4:
-      return launch_matvec<4>(queue, args);
-    case 5:
-    case 6:
-      return launch_matvec<6>(queue, args);
-    default:
-      return launch_matvec<8>(queue, args);
-  }
+  args.outputs_each = outputs / ctas;
+  args.outputs_rest = outputs % ctas;
+  const std::size_t vector = args.w.cols <= kSharedVector ? args.w.cols : 0;
+  const std::size_t sums = static_cast<std::size_t>(divide_up(outputs, ctas) << gated) * slices;
+  const std::size_t bytes = static_cast<std::size_t>(kWarps) * args.stages * args.slice_cols * 2 + (vector + sums) * 4;
+  launch(queue, matvec_kernel, dim3(ctas), kThreads, bytes, args);
 }
 
 void pick_candidate(Queue& queue, const float* values, const int32_t* ids, int count, int32_t* drawn) {

@@ -169,15 +169,15 @@ void matmul(Queue& queue, const Matrix& w, Split x, int tokens, const MatmulOutp
 
 PartialSums matmul_partial(Queue& queue, const Matrix& w, Split x, int tokens, Workspace workspace) {
   const std::size_t size = static_cast<std::size_t>(tokens) * w.rows;
-  int splits = 1;
-  if (tokens > kNarrowTokens) {
-    // Two CTAs fit one multiprocessor; each split keeps at least four steps of columns.
-    const int tiles = divide_up(tokens, tile_tokens(tokens, x)) * divide_up(w.rows, kTileRows);
-    const int room = static_cast<int>(std::min<std::size_t>(workspace.floats / size, 16));
-    splits = std::clamp(2 * queue.sm_count / tiles, 1, std::max(1, std::min(room, w.cols / (4 * kDepth))));
-    const int steps = divide_up(w.cols, kDepth);
-    splits = divide_up(steps, divide_up(steps, splits));  // no split without columns
-  }
+  // Two CTAs per multiprocessor, and in each split columns enough to be worth its start.
+  const bool narrow = tokens <= kNarrowTokens;
+  const int tiles = narrow ? divide_up(w.rows, 16)
+                           : divide_up(tokens, tile_tokens(tokens, x)) * divide_up(w.rows, kTileRows);
+  const int step = narrow ? 32 : kDepth, fewest_cols = narrow ? 1024 : 4 * kDepth;
+  const int room = static_cast<int>(std::min<std::size_t>(workspace.floats / size, 16));
+  int splits = std::clamp(2 * queue.sm_count / tiles, 1, std::max(1, std::min(room, w.cols / fewest_cols)));
+  const int steps = divide_up(w.cols, step);
+  splits = divide_up(steps, divide_up(steps, splits));  // no split without columns
   MatmulOutput output;
   output.out = workspace.data;
   run(queue, {w, x, tokens, splits, output});

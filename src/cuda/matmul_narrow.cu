@@ -21,10 +21,11 @@ __device__ uint4 load_weights(const Matrix& w, int tile_row, int block, int quad
   return ptx::load_streaming(w.data + static_cast<std::size_t>(row) * w.cols + column);
 }
 
-__device__ inline uint4 load_activations(const bfloat16* x, int cols, int tokens, int token, int block,
+/// `end`: the first column that is not this CTA's; beyond it weights may be loaded, but count for nothing.
+__device__ inline uint4 load_activations(const bfloat16* x, int end, int cols, int tokens, int token, int block,
                                          int quad) {
   const int column = block * kBlock + quad * 8;
-  if (token >= tokens || column >= cols) return make_uint4(0, 0, 0, 0);
+  if (token >= tokens || column >= end) return make_uint4(0, 0, 0, 0);
   return *reinterpret_cast<const uint4*>(x + static_cast<std::size_t>(token) * cols + column);
 }
 
@@ -43,30 +44,41 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(MatmulArgs a) {
   __shared__ float sums[kWarps][kRowTiles][32][4];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, quad = lane % 4;
   const int first_row = blockIdx.x * 16 * kRowTiles, blocks = (a.w.cols + kBlock - 1) / kBlock;
+  const int per_split = (blocks + a.splits - 1) / a.splits, begin = blockIdx.y * per_split;
+  const int end = min(begin + per_split, blocks);
   ptx::launch_dependents();
   uint4 w[kAhead][kRowTiles][2];
 #pragma unroll
   for (int u = 0; u < kAhead; ++u)
 #pragma unroll
     for (int m = 0; m < kRowTiles * 2; ++m)
-      w[u][m / 2][m % 2] = load_weights<kGated>(a.w, first_row + m * 8 + g, warp + u * kWarps, quad);
+      w[u][m / 2][m % 2] = load_weights<kGated>(a.w, first_row + m * 8 + g, begin + warp + u * kWarps, quad);
   ptx::wait_for_dependencies();
+  const auto load_x = [&](const bfloat16* x, int block) {
+    return load_activations(x, min(a.w.cols, end * kBlock), a.w.cols, a.tokens, g, block, quad);
+  };
+  uint4 hi[kAhead], lo[kAhead];
+#pragma unroll
+  for (int u = 0; u < kAhead; ++u) {
+    hi[u] = load_x(a.x.hi, begin + warp + u * kWarps);
+    lo[u] = load_x(a.x.lo, begin + warp + u * kWarps);
+  }
 
   float acc[kRowTiles][4] = {};
-  for (int base = warp; base < blocks; base += kAhead * kWarps) {
+  for (int base = begin + warp; base < end; base += kAhead * kWarps) {
 #pragma unroll
     for (int u = 0; u < kAhead; ++u) {
-      const int block = base + u * kWarps;
-      const uint4 hi = load_activations(a.x.hi, a.w.cols, a.tokens, g, block, quad);
-      const uint4 lo = load_activations(a.x.lo, a.w.cols, a.tokens, g, block, quad);
+      const int next = base + (u + kAhead) * kWarps;
 #pragma unroll
       for (int m = 0; m < kRowTiles; ++m) {
-        multiply(acc[m], w[u][m][0], w[u][m][1], hi);
-        multiply(acc[m], w[u][m][0], w[u][m][1], lo);
+        multiply(acc[m], w[u][m][0], w[u][m][1], hi[u]);
+        multiply(acc[m], w[u][m][0], w[u][m][1], lo[u]);
       }
 #pragma unroll
       for (int m = 0; m < kRowTiles * 2; ++m)
-        w[u][m / 2][m % 2] = load_weights<kGated>(a.w, first_row + m * 8 + g, block + kAhead * kWarps, quad);
+        w[u][m / 2][m % 2] = load_weights<kGated>(a.w, first_row + m * 8 + g, next, quad);
+      hi[u] = load_x(a.x.hi, next);
+      lo[u] = load_x(a.x.lo, next);
     }
   }
 
@@ -86,7 +98,7 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(MatmulArgs a) {
     if (kGated) {
       finish_gated(a, token, blockIdx.x * 16 + row, total[0], total[kRowTiles - 1]);
     } else {
-      finish(a, 0, token, first_row + row, total[0]);
+      finish(a, blockIdx.y, token, first_row + row, total[0]);
     }
   }
 }
@@ -95,7 +107,7 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(MatmulArgs a) {
 
 void narrow_matmul(Queue& queue, const MatmulArgs& args) {
   const bool gated = args.output.finish == Finish::gated_gelu;
-  const dim3 grid(divide_up(args.w.rows, gated ? 32 : 16));
+  const dim3 grid(divide_up(args.w.rows, gated ? 32 : 16), args.splits);
   launch(queue, gated ? narrow_kernel<true> : narrow_kernel<false>, grid, kThreads, 0, args);
 }
 

@@ -169,6 +169,7 @@ void SingleRow::attend(const LayerPlan& l, const DeviceStep& step, bool long_con
   args.position = step.all.places.positions;
   args.tables = step.tables;
   args.context = context_.data();
+  args.rehearse = rehearse;
   if (phase_trace) args.trace = phase_trace, phase_trace += 4;
   decode_attention(queue_, args);
 }
