@@ -12,11 +12,11 @@ namespace carat {
 // x = embed[token] * sqrt(d_model);  xn = norm(x)
 void RefBlocks::embed(const ModelPlan& m, const Rows& rows) {
   const int d = m.d_model;
-  x_.resize(static_cast<std::size_t>(rows.count() * d));
+  x_.resize(rows.count() * d);
   xn_.resize(x_.size());
   for (int r = 0; r < rows.count(); ++r) {
     float* x = x_.data() + r * d;
-    decode_row(m.embed, m.embedding_row(rows.tokens[static_cast<std::size_t>(r)], m.embed), x);
+    decode_row(m.embed, m.embedding_row(rows.tokens[r], m.embed), x);
     for (int i = 0; i < d; ++i) x[i] *= m.embed_scale;
     rms_norm(x, m.first_norm, m.norm_eps, d, xn_.data() + r * d);
   }
@@ -28,16 +28,16 @@ void RefBlocks::per_layer_inputs(const ModelPlan& m, const Rows& rows) {
   matmul(m.ple_project, x_.data(), rows.count(), ple_);
   const float project_scale = 1.f / std::sqrt(static_cast<float>(m.d_model));
   const float mix_scale = 1.f / std::numbers::sqrt2_v<float>;
-  std::vector<float> table_row(static_cast<std::size_t>(width));
+  std::vector<float> table_row(width);
   for (int r = 0; r < rows.count(); ++r) {
-    const int32_t token = rows.tokens[static_cast<std::size_t>(r)];
+    const int32_t token = rows.tokens[r];
     decode_row(m.ple_table, m.embedding_row(token, m.ple_table), table_row.data());
     float* ple = ple_.data() + r * width;
     for (int i = 0; i < width; ++i) ple[i] *= project_scale;
     for (int slice = 0; slice < width; slice += p)
       rms_norm(ple + slice, m.ple_norm, m.norm_eps, p, ple + slice);
     for (int i = 0; i < width; ++i) {
-      ple[i] = (ple[i] + table_row[static_cast<std::size_t>(i)] * m.ple_embed_scale) * mix_scale;
+      ple[i] = (ple[i] + table_row[i] * m.ple_embed_scale) * mix_scale;
     }
   }
 }
@@ -46,7 +46,7 @@ void RefBlocks::per_layer_inputs(const ModelPlan& m, const Rows& rows) {
 // them
 void RefBlocks::qkv(const LayerPlan& l, const Rows& rows, const StepRows& step) {
   const AttentionPlan& a = l.attention;
-  const PageTable& table = step.page_tables[static_cast<std::size_t>(a.kv_group)];
+  const PageTable& table = step.page_tables[a.kv_group];
   const int d = a.head_dim;
   matmul(a.q, xn_.data(), rows.count(), q_);
   Matrix k, v;
@@ -79,11 +79,10 @@ void RefBlocks::qkv(const LayerPlan& l, const Rows& rows, const StepRows& step) 
 
 void RefBlocks::narrow(const ModelPlan& m, const StepRows& step) {
   const auto keep_rows = [&](Matrix& matrix) {
-    const std::size_t width = matrix.size() / static_cast<std::size_t>(step.all.count());
-    for (std::size_t r = 0; r < step.tail_rows.size();
-         ++r) {  // ascending, so a row is read before it is overwritten
-      std::copy_n(matrix.data() + static_cast<std::size_t>(step.tail_rows[r]) * width, width,
-                  matrix.data() + r * width);
+    const std::size_t width = matrix.size() / step.all.count();
+    // The rows ascend, so that each is read before it is overwritten.
+    for (std::size_t r = 0; r < step.tail_rows.size(); ++r) {
+      std::copy_n(matrix.data() + step.tail_rows[r] * width, width, matrix.data() + r * width);
     }
     matrix.resize(step.tail_rows.size() * width);
   };
@@ -96,7 +95,7 @@ void RefBlocks::narrow(const ModelPlan& m, const StepRows& step) {
 // context = softmax(q K^T) V over the positions that the row sees: its own and, within the window, all before
 void RefBlocks::attend(const LayerPlan& l, const Rows& rows, const StepRows& step) {
   const AttentionPlan& a = l.attention;
-  const PageTable& table = step.page_tables[static_cast<std::size_t>(a.kv_group)];
+  const PageTable& table = step.page_tables[a.kv_group];
   const int d = a.head_dim, heads_per_kv = a.heads / a.kv_heads;
   context_.assign(q_.size(), 0.f);
   std::vector<float> scores;
@@ -114,7 +113,7 @@ void RefBlocks::attend(const LayerPlan& l, const Rows& rows, const StepRows& ste
       float* context = context_.data() + row_head * d;
       for (int p = oldest; p <= position; ++p) {
         const float* value = kv_.value(a, table, segment.sequence, p) + kv_offset;
-        const float probability = scores[static_cast<std::size_t>(p - oldest)];
+        const float probability = scores[p - oldest];
         for (int j = 0; j < d; ++j) context[j] += probability * value[j];
       }
     }
@@ -151,7 +150,7 @@ void RefBlocks::moe_ffn(const LayerPlan& l, const Rows& rows) {
   const int d = plan_.d_model;
   const MoePlan& moe = *l.moe;
   dense_mlp(l, rows.count());
-  std::vector<float> input(static_cast<std::size_t>(d)), sum(input.size());
+  std::vector<float> input(d), sum(input.size());
   for (int r = 0; r < rows.count(); ++r) {
     const float* x = x_.data() + r * d;
     float* branch = branch_.data() + r * d;
@@ -160,7 +159,7 @@ void RefBlocks::moe_ffn(const LayerPlan& l, const Rows& rows) {
     std::fill(sum.begin(), sum.end(), 0.f);
     add_experts(moe, input.data(), expert_weights(moe, x), sum.data());
     rms_norm(sum.data(), moe.post_experts, plan_.norm_eps, d, sum.data());
-    for (int i = 0; i < d; ++i) branch[i] += sum[static_cast<std::size_t>(i)];
+    for (int i = 0; i < d; ++i) branch[i] += sum[i];
   }
   add_normed(branch_, l.post_ffn, rows.count());
   if (!l.per_layer) finish_layer(l, rows.count());
@@ -170,7 +169,7 @@ void RefBlocks::moe_ffn(const LayerPlan& l, const Rows& rows) {
 // top k renormalised to 1, then times the expert's own scale. Equal scores go to the lower expert.
 std::vector<float> RefBlocks::expert_weights(const MoePlan& moe, const float* x) const {
   const int d = plan_.d_model;
-  std::vector<float> u(static_cast<std::size_t>(d)), p;
+  std::vector<float> u(d), p;
   rms_norm(x, moe.router_scale, plan_.norm_eps, d, u.data());
   for (float& value : u) value /= std::sqrt(static_cast<float>(d));
   matmul(moe.router, u.data(), 1, p);
@@ -178,7 +177,7 @@ std::vector<float> RefBlocks::expert_weights(const MoePlan& moe, const float* x)
   std::vector<std::size_t> order(p.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return p[a] > p[b]; });
-  order.resize(static_cast<std::size_t>(moe.experts_per_token));
+  order.resize(moe.experts_per_token);
   float total = 0.f;
   for (std::size_t e : order) total += p[e];
   std::vector<float> weights(p.size(), 0.f);
@@ -192,14 +191,14 @@ void RefBlocks::add_experts(const MoePlan& moe, const float* input, std::span<co
   const int width = moe.intermediate_size, d = plan_.d_model;
   std::vector<float> gate_up, result;
   for (int e = 0; e < moe.experts; ++e) {
-    const float weight = weights[static_cast<std::size_t>(e)];
+    const float weight = weights[e];
     if (weight == 0.f) continue;
-    matmul(slice_rows(moe.gate_up, e * 2 * width, 2 * width), input, 1, gate_up);
-    for (std::size_t i = 0; i < static_cast<std::size_t>(width); ++i) {
-      gate_up[i] = gelu_tanh(gate_up[i]) * gate_up[i + static_cast<std::size_t>(width)];
+    matmul(slice_rows(moe.gate_up, int64_t{2} * e * width, 2 * width), input, 1, gate_up);
+    for (int i = 0; i < width; ++i) {
+      gate_up[i] = gelu_tanh(gate_up[i]) * gate_up[i + width];
     }
-    matmul(slice_rows(moe.down, e * d, d), gate_up.data(), 1, result);
-    for (int i = 0; i < d; ++i) out[i] += weight * result[static_cast<std::size_t>(i)];
+    matmul(slice_rows(moe.down, int64_t{d} * e, d), gate_up.data(), 1, result);
+    for (int i = 0; i < d; ++i) out[i] += weight * result[i];
   }
 }
 
@@ -227,11 +226,10 @@ void RefBlocks::logits(const ModelPlan& m, const Rows& rows) {
 // x += norm(branch, gain)
 void RefBlocks::add_normed(const Matrix& branch, Vec gain, int count) {
   const int d = plan_.d_model;
-  std::vector<float> normed(static_cast<std::size_t>(d));
+  std::vector<float> normed(d);
   for (int r = 0; r < count; ++r) {
     rms_norm(branch.data() + r * d, gain, plan_.norm_eps, d, normed.data());
-    for (int i = 0; i < d; ++i)
-      x_[static_cast<std::size_t>(r * d + i)] += normed[static_cast<std::size_t>(i)];
+    for (int i = 0; i < d; ++i) x_[r * d + i] += normed[i];
   }
 }
 

@@ -12,8 +12,7 @@ float dot(const float* a, const float* b, int64_t size) {
   std::array<float, kLanes> sums{};
   int64_t i = 0;
   for (; i + kLanes <= size; i += kLanes) {
-    for (int lane = 0; lane < kLanes; ++lane)
-      sums[static_cast<std::size_t>(lane)] += a[i + lane] * b[i + lane];
+    for (int lane = 0; lane < kLanes; ++lane) sums[lane] += a[i + lane] * b[i + lane];
   }
   float total = 0.f;
   for (; i < size; ++i) total += a[i] * b[i];
@@ -22,20 +21,19 @@ float dot(const float* a, const float* b, int64_t size) {
 }
 
 void matmul(const Linear& w, const float* x, int count, std::vector<float>& y) {
-  y.resize(static_cast<std::size_t>(count * w.rows));
-  std::vector<float> row(static_cast<std::size_t>(w.cols));
+  y.resize(count * w.rows);
+  std::vector<float> row(w.cols);
   for (int64_t r = 0; r < w.rows; ++r) {
     decode_row(w, r, row.data());
     for (int64_t t = 0; t < count; ++t) {
-      y[static_cast<std::size_t>(t * w.rows + r)] = dot(row.data(), x + t * w.cols, w.cols);
+      y[t * w.rows + r] = dot(row.data(), x + t * w.cols, w.cols);
     }
   }
 }
 
 void rms_norm(const float* x, Vec gain, float eps, int size, float* y) {
   const float scale = 1.f / std::sqrt(dot(x, x, size) / static_cast<float>(size) + eps);
-  for (int i = 0; i < size; ++i)
-    y[i] = x[i] * scale * (gain.empty() ? 1.f : gain[static_cast<std::size_t>(i)]);
+  for (int i = 0; i < size; ++i) y[i] = x[i] * scale * (gain.empty() ? 1.f : gain[i]);
 }
 
 float gelu_tanh(float x) {

@@ -1,5 +1,6 @@
 // The arithmetic that the reference blocks are written in.
 #pragma once
+#include <cstdint>
 #include <span>
 #include <vector>
 
