@@ -3,13 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "engine/kv_pages.h"
 #include "engine/score.h"
-#include "model/gemma4_plan.h"
-#include "model/rows.h"
-#include "ref/ref_blocks.h"
+#include "engine/step_builder.h"
 #include "support/golden.h"
 
 namespace carat {
@@ -46,18 +42,10 @@ TEST_P(RefRunnerOn, NarrowedPromptGivesTheLogitsOfTheFullComputation) {
 
   SequencePages sequence;
   ASSERT_TRUE(pages.extend(sequence, 0, 61));
-  const Segment segment{0, 61, 0, 0};
-  const int32_t last = 60;
-  StepInput step{.tokens = tokens,
-                 .segments = {&segment, 1},
-                 .page_tables = {},
-                 .logit_rows = {&last, 1},
-                 .sampling = {}};
-  for (std::size_t g = 0; g < kKvGroups; ++g) {
-    step.page_tables[g] = {sequence.table[g], static_cast<int>(sequence.table[g].size())};
-  }
-  step.return_logits = true;
-  runner->submit(step);
+  StepBuilder builder;
+  builder.add(tokens, 0, sequence);
+  builder.want_logits(60);
+  runner->submit(builder.input());
   const StepResult narrowed = runner->collect();
   ASSERT_EQ(narrowed.logits.size(), full.size());
   EXPECT_EQ(std::vector<float>(narrowed.logits.begin(), narrowed.logits.end()), full);
@@ -89,23 +77,10 @@ TEST_P(RefRunnerOn, RaggedStepEqualsSequencesAlone) {
     }
     std::array<SequencePages, 2> sequences;
     ASSERT_TRUE(pages.extend(sequences[0], 0, length) && pages.extend(sequences[1], 0, 20));
-    std::vector<int32_t> tokens = prompts[0], rows;
-    tokens.insert(tokens.end(), prompts[1].begin(), prompts[1].end());
-    for (int i = 0; i < length + 20; ++i) rows.push_back(i);
-    const std::array<Segment, 2> segments{Segment{0, length, 0, 0}, Segment{length, 20, 0, 1}};
-    StepInput step{
-        .tokens = tokens, .segments = segments, .page_tables = {}, .logit_rows = rows, .sampling = {}};
-    std::array<std::vector<int32_t>, kKvGroups> tables;
-    for (std::size_t g = 0; g < kKvGroups; ++g) {
-      const std::size_t stride = std::max(sequences[0].table[g].size(), sequences[1].table[g].size());
-      for (const SequencePages& s : sequences) {
-        tables[g].insert(tables[g].end(), s.table[g].begin(), s.table[g].end());
-        tables[g].resize(tables[g].size() + stride - s.table[g].size(), -1);
-      }
-      step.page_tables[g] = {tables[g], static_cast<int>(stride)};
-    }
-    step.return_logits = true;
-    runner->submit(step);
+    StepBuilder builder;
+    for (int i : {0, 1}) builder.add(prompts[i], 0, sequences[i]);
+    for (int row = 0; row < length + 20; ++row) builder.want_logits(row);
+    runner->submit(builder.input());
     const StepResult together = runner->collect();
     EXPECT_EQ(std::vector<float>(together.logits.begin(), together.logits.end()), alone)
         << "length " << length;

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "engine/kv_pages.h"
 #include "engine/score.h"
+#include "engine/step_builder.h"
 #include "io/model_config.h"
 #include "io/safetensors.h"
 #include "model/gemma4_plan.h"
@@ -65,9 +66,9 @@ GoldenComparison compare(Runner& runner, const ModelPlan& plan, const GoldenProm
     }
     if (position + 1 < static_cast<int>(prompt.ids.size())) return;
     for (std::size_t i = 0; i < prompt.top_ids.size(); ++i) {
-      const float difference =
-          std::abs(logits[static_cast<std::size_t>(prompt.top_ids[i])] - prompt.top_logits[i]);
-      result.max_difference = std::max(result.max_difference, difference);
+      const float difference = std::abs(logits[prompt.top_ids[i]] - prompt.top_logits[i]);
+      // A NaN compares as not larger: without this it would pass as no difference.
+      result.max_difference = std::isnan(difference) ? INFINITY : std::max(result.max_difference, difference);
     }
   });
   const auto greedy =
@@ -83,34 +84,22 @@ std::vector<int32_t> continue_greedily(Runner& runner, const ModelPlan& plan, co
   KvPages pages(plan.kv_groups, runner.info().limits);
   SequencePages sequence;
   const SamplingParams greedy;
-  std::vector<int32_t> drawn, next = ids;
-  for (int past = 0; static_cast<int>(drawn.size()) < count;) {
-    const int size = std::min(chunk, static_cast<int>(next.size()));
-    const std::vector<int32_t> now(next.begin(), next.begin() + size);
-    next.erase(next.begin(), next.begin() + size);
+  StepBuilder builder;
+  std::vector<int32_t> tokens = ids;
+  for (int past = 0; static_cast<int>(tokens.size() - ids.size()) < count;) {
+    const int left = static_cast<int>(tokens.size()) - past, size = std::min(chunk, left);
     CHECK(pages.extend(sequence, past, size));
-    const Segment segment{0, size, past, 0};
-    const int32_t last_row = size - 1;
-    const RowSampling how{&greedy, past + size, {}, {}};
-    StepInput step{
-        .tokens = now, .segments = {&segment, 1}, .page_tables = {}, .logit_rows = {}, .sampling = {}};
-    for (std::size_t g = 0; g < kKvGroups; ++g) {
-      step.page_tables[g] = {sequence.table[g], static_cast<int>(sequence.table[g].size())};
-    }
-    if (next.empty()) {
-      step.logit_rows = {&last_row, 1};
-      step.sampling = {&how, 1};
-    }
-    runner.submit(step);
+    builder.clear();
+    builder.add(std::span(tokens).subspan(past, size), past, sequence);
+    if (size == left) builder.want_token(size - 1, {&greedy, past + size, {}, {}});
+    runner.submit(builder.input());
     const StepResult result = runner.collect();
     past += size;
     pages.release_behind_window(sequence, past);
-    if (next.empty()) {
-      drawn.push_back(result.tokens.at(0));
-      next.push_back(drawn.back());
-    }
+    if (size == left) tokens.push_back(result.tokens.at(0));
   }
-  return drawn;
+  tokens.erase(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(ids.size()));
+  return tokens;
 }
 
 }  // namespace carat

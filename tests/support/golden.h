@@ -27,15 +27,14 @@ std::vector<GoldenPrompt> load_golden(const std::string& name);
 
 /// What a runner makes of one golden prompt.
 struct GoldenComparison {
-  float max_difference = 0;  // over the 20 best logits of the last position
-  int argmax_mismatches =
-      0;  // positions whose argmax differs though its two best are further apart than tolerance
+  float max_difference = 0;      // over the 20 best logits of the last position; infinite for a NaN
+  int argmax_mismatches = 0;     // positions whose argmax differs, near-ties within the tolerance apart
   std::size_t greedy_agree = 0;  // tokens of the continuation before the first difference
 };
 GoldenComparison compare(Runner& runner, const ModelPlan& plan, const GoldenPrompt& prompt, int chunk,
                          float tolerance);
 
-/// The greedy continuation of `ids`, through the engine's stepping.
+/// The greedy continuation of `ids`, step by step on the runner, the prompt in pieces of `chunk` tokens.
 std::vector<int32_t> continue_greedily(Runner& runner, const ModelPlan& plan, const std::vector<int32_t>& ids,
                                        int count, int chunk);
 
