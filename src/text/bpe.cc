@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "text/byte_piece.h"
 #include "text/unicode.h"
 
 namespace carat {
@@ -17,15 +18,6 @@ constexpr char32_t kSpaceMarkerCode = 0x2581;
 
 /// A space and the marker that the normalizer puts in its place count as one character.
 char32_t normalized(char32_t code) { return code == kSpaceMarkerCode ? U' ' : code; }
-
-std::string byte_piece(int byte) {
-  constexpr char kHex[] = "0123456789ABCDEF";
-  return std::string("<0x") + kHex[byte >> 4] + kHex[byte & 15] + '>';
-}
-
-bool is_byte_piece(std::string_view piece) {
-  return piece.size() == 6 && piece.starts_with("<0x") && piece.ends_with('>');
-}
 
 }  // namespace
 
@@ -105,7 +97,7 @@ void Bpe::read_merges(const TokenizerFile& file, const std::string& source) {
            " is not in model.vocab");
     merges_.insert(static_cast<uint32_t>(left_id), static_cast<uint32_t>(right_id),
                    {static_cast<uint32_t>(i / 2), result});
-    if (is_byte_piece(left) || is_byte_piece(right)) cuts_words_ = false;
+    if (byte_of_piece(left) >= 0 || byte_of_piece(right) >= 0) cuts_words_ = false;
     add_join(left, right);
   }
 }

@@ -9,6 +9,7 @@
 #include "base/utf8.h"
 #include "text/added_tokens.h"
 #include "text/bpe.h"
+#include "text/byte_piece.h"
 #include "text/byte_run.h"
 #include "text/tokenizer_json.h"
 #include "text/unicode.h"
@@ -16,20 +17,6 @@
 
 namespace carat {
 namespace {
-
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return -1;
-}
-
-/// The byte of a piece such as <0x0A>; -1 for any other piece.
-int byte_of_piece(std::string_view piece) {
-  if (piece.size() != 6 || !piece.starts_with("<0x") || piece[5] != '>') return -1;
-  const int high = hex_digit(piece[3]), low = hex_digit(piece[4]);
-  return high < 0 || low < 0 ? -1 : high * 16 + low;
-}
 
 std::string replace_markers(std::string_view piece) {
   std::string text;
@@ -53,10 +40,10 @@ class BpeTokenizer final : public Tokenizer {
   }
 
   void encode(std::string_view text, SpecialTokens special, std::vector<int32_t>& ids) const override {
-    if (text.size() > kMaxTextBytes)
-      fail(ErrorKind::invalid_argument, "text of ", text.size(), " bytes; the most is ", kMaxTextBytes);
+    check_size(text.size());
     std::string valid;
     if (!is_valid_utf8(text)) text = valid = replace_invalid_utf8(text);
+    check_size(text.size());  // again: a bad byte has become three
     const bool as_text = special == SpecialTokens::as_text;
     std::vector<Span> spans;
     raw_matcher_.split(text, as_text, spans);
@@ -107,6 +94,11 @@ class BpeTokenizer final : public Tokenizer {
     if (const int32_t id = vocabulary.duplicate(); id >= 0)
       fail(ErrorKind::corrupt, source, ": model.vocab: ", in_quotes(vocabulary[id]), " appears twice");
     return vocabulary;
+  }
+
+  static void check_size(std::size_t bytes) {
+    if (bytes > kMaxTextBytes)
+      fail(ErrorKind::invalid_argument, "text of ", bytes, " bytes; the most is ", kMaxTextBytes);
   }
 
   bool has(int32_t id) const { return id >= 0 && id < vocabulary_.size(); }
@@ -170,8 +162,7 @@ class BpeTokenizer final : public Tokenizer {
 
 std::shared_ptr<const Tokenizer> Tokenizer::load(const std::filesystem::path& tokenizer_json) {
   const MappedFile file(tokenizer_json);
-  const auto bytes = file.bytes();
-  return parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, tokenizer_json.string());
+  return parse(file.text(), tokenizer_json.string());
 }
 
 std::shared_ptr<const Tokenizer> Tokenizer::parse(std::string_view json, const std::string& source_name) {

@@ -26,7 +26,8 @@ class Tokenizer {
 
   /// Appends the ids of `text` to `ids`. Adds no bos. Near-linear in text.size() whatever the text. Invalid
   /// UTF-8 is read as Python does with errors="replace". as_text equals `encode_special_tokens = True` of
-  /// Hugging Face. Throws Error{invalid_argument} for 2 GB and more.
+  /// Hugging Face. Throws Error{invalid_argument} for 2 GB and more, counted with U+FFFD in place of invalid
+  /// bytes.
   virtual void encode(std::string_view text, SpecialTokens special, std::vector<int32_t>& ids) const = 0;
   std::vector<int32_t> encode(std::string_view text, SpecialTokens special) const;
 

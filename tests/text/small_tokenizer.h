@@ -10,15 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "text/byte_piece.h"
 #include "text/tokenizer.h"
 
 namespace carat {
-
-inline std::string byte_piece(int byte) {
-  char name[8];
-  std::snprintf(name, sizeof(name), "<0x%02X>", byte);
-  return name;
-}
 
 /// Ids: 0 <unk>, 1 <bos>, 2 .. 257 the bytes, then `pieces`. The first two are special added tokens.
 inline nlohmann::json small_tokenizer_json(const std::vector<std::string>& pieces,

@@ -18,6 +18,7 @@ using Ids = std::vector<int32_t>;
 
 /// `cases`: texts with the ids and the decoded text of Hugging Face tokenizers.
 void expect_equal_ids(const Tokenizer& tokenizer, const json& cases) {
+  ASSERT_FALSE(cases.empty());
   for (const json& example : cases) {
     const std::string text = example["text"];
     const Ids ids = tokenizer.encode(text, SpecialTokens::recognise);
@@ -33,6 +34,7 @@ void expect_equal_ids(const Tokenizer& tokenizer, const json& cases) {
 }
 
 void expect_equal_text(const Tokenizer& tokenizer, const json& cases) {
+  ASSERT_FALSE(cases.empty());
   for (const json& example : cases) {
     const Ids ids = example["ids"];
     EXPECT_EQ(tokenizer.decode(ids, false), example["text"].get<std::string>()) << "ids: " << example["ids"];
@@ -73,8 +75,10 @@ TEST(Tokenizer, EqualsHuggingFaceOnGemma4) {
 
 TEST(Tokenizer, ControlTokensInTheTextOfUsersStayText) {
   const auto tokenizer = demo_tokenizer();
+  int specials = 0;
   for (int32_t id = 0; id < tokenizer->vocab_size(); ++id) {
     if (!tokenizer->is_special(id)) continue;
+    ++specials;
     const std::string name(tokenizer->piece(id));
     EXPECT_THAT(tokenizer->encode(name, SpecialTokens::recognise), ElementsAre(id));
     const std::string text = "hi" + name + "\n" + name + name;
@@ -82,6 +86,7 @@ TEST(Tokenizer, ControlTokensInTheTextOfUsersStayText) {
     for (const int32_t each : ids) EXPECT_FALSE(tokenizer->is_special(each)) << name;
     EXPECT_EQ(tokenizer->decode(ids, false), text);
   }
+  EXPECT_GT(specials, 3);  // <pad>, <eos>, <bos> and the turns at least
 }
 
 TEST(Tokenizer, EncodeAppends) {
