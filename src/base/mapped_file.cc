@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
@@ -57,6 +58,13 @@ void MappedFile::advise(std::size_t offset, std::size_t length, Access access) c
   // Advice only: a kernel that refuses it costs speed, never correctness.
   ::madvise(const_cast<std::byte*>(data_) + start, length + (offset - start),
             access == Access::random ? MADV_RANDOM : MADV_SEQUENTIAL);
+}
+
+void prefetch_pages(std::span<const std::byte> mapped) {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto address = reinterpret_cast<std::uintptr_t>(mapped.data());
+  const std::uintptr_t start = address / page * page;
+  ::madvise(reinterpret_cast<void*>(start), address - start + mapped.size(), MADV_WILLNEED);
 }
 
 }  // namespace carat

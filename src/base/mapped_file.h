@@ -30,4 +30,7 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
+/// Starts reading mapped bytes from the disk where they are not in memory yet, without waiting for them.
+void prefetch_pages(std::span<const std::byte> mapped);
+
 }  // namespace carat

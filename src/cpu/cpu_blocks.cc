@@ -6,12 +6,15 @@
 #include <numbers>
 
 #include "base/error.h"
+#include "base/mapped_file.h"
 
 namespace carat {
 namespace {
 
-/// Panels of gate and up that are computed before their product is taken: the results stay in the L2 cache.
-constexpr int64_t kTilePanels = 4;
+/// Floats of `up` that are computed before they are multiplied with the gate. For a prompt they stay in the
+/// L2 cache; in a decode step each thread reads its share of gate and of up in one piece, which is a tenth
+/// faster.
+constexpr int64_t kTileFloats = int64_t{1} << 18;
 /// Room for the partial results of split attention, in floats.
 constexpr int64_t kPartialFloats = int64_t{1} << 25;
 
@@ -79,7 +82,8 @@ CpuBlocks::CpuBlocks(const ModelPlan& plan, const PackedWeights& weights, const 
   scales_ = Matrix<float>(1, std::max(rows, visits));
   for (int thread = 0; thread < pool.size(); ++thread) {
     scratch_.push_back({Matrix<float>(1, attention_scratch_floats()),
-                        Matrix<float>(rows, kTilePanels * kPanelRows), Matrix<float>(1, w.ple)});
+                        Matrix<float>(1, std::max(kTileFloats, rows * (kPanelRows + 16))),
+                        Matrix<float>(1, w.ple)});
   }
 }
 
@@ -193,6 +197,14 @@ void CpuBlocks::embed(const ModelPlan& m, const Rows& rows) {
 }
 
 void CpuBlocks::per_layer_inputs(const ModelPlan& m, const Rows& rows) {
+  // The table stays in its file: on a cold start, let the disk work while the projection is computed.
+  const auto table_row_of = [&](int row) {
+    return m.embedding_row(rows.tokens[static_cast<std::size_t>(row)], m.ple_table);
+  };
+  for (int row = 0; row < rows.count(); ++row) {
+    const Linear bytes = slice_rows(m.ple_table, table_row_of(row), 1);
+    prefetch_pages({bytes.data, size_bytes(bytes)});
+  }
   multiply({{&weights_.ple_project, &ple_}}, x_, rows.count());
   const int64_t width = m.ple_dim * static_cast<int64_t>(m.layers.size());
   // norm(p / sqrt(d_model)) with eps is norm(p) with eps * d_model
@@ -203,8 +215,7 @@ void CpuBlocks::per_layer_inputs(const ModelPlan& m, const Rows& rows) {
     for (int64_t at = 0; at < width; at += m.ple_dim) {
       kernels_.rms_norm(ple + at, m.ple_norm.data(), eps, m.ple_dim, ple + at);
     }
-    const int32_t token = rows.tokens[static_cast<std::size_t>(row)];
-    kernels_.decode_row(m.ple_table, m.embedding_row(token, m.ple_table), m.ple_embed_scale, table_row);
+    kernels_.decode_row(m.ple_table, table_row_of(row), m.ple_embed_scale, table_row);
     kernels_.weighted_sum(half, ple, half, table_row, width, ple);
   });
 }
@@ -298,14 +309,16 @@ void CpuBlocks::attention_out(const LayerPlan& l, const Rows& rows) {
 void CpuBlocks::gated_panels(const MatmulWeights& gate, const MatmulWeights& up, IndexRange panels,
                              const Activations& x, int count, Matrix<float>& hidden, int64_t first_row,
                              Matrix<float>& tile) {
-  for (int64_t first = panels.first; first < panels.last; first += kTilePanels) {
-    const int64_t tile_panels = std::min(kTilePanels, panels.last - first);
+  const int64_t most = std::max<int64_t>(1, kTileFloats / (count * kPanelRows) - 1);
+  for (int64_t first = panels.first; first < panels.last; first += most) {
+    const int64_t tile_panels = std::min(most, panels.last - first);
+    const int64_t stride = tile_panels * kPanelRows + 16;  // never a multiple of 4096 bytes
     const MatmulWeights up_tile = slice_panels(up, first, tile_panels);
     kernels_.matmul(gate, first, tile_panels, x, count, hidden.row(first_row), hidden.stride());
-    kernels_.matmul(up_tile, 0, tile_panels, x, count, tile.row(0), tile.stride());
+    kernels_.matmul(up_tile, 0, tile_panels, x, count, tile.row(0), stride);
     for (int row = 0; row < count; ++row) {
       float* out = hidden.row(first_row + row) + first * kPanelRows;
-      kernels_.gelu_mul(out, tile.row(row), up_tile.linear.rows, out);
+      kernels_.gelu_mul(out, tile.row(0) + row * stride, up_tile.linear.rows, out);
     }
   }
 }

@@ -56,7 +56,7 @@ class CpuBlocks {
   /// Memory that one thread needs for itself.
   struct Scratch {
     Matrix<float> attention;  // one row
-    Matrix<float> tile;       // [tokens, kTilePanels * kPanelRows]
+    Matrix<float> tile;       // a part of the MLP's up projection
     Matrix<float> row;        // one row of the per-layer-embedding table
   };
 

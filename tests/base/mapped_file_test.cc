@@ -54,6 +54,17 @@ TEST(MappedFile, AdviceAcceptsAnyRange) {
   EXPECT_EQ(file.text().back(), 'x');
 }
 
+TEST(MappedFile, PrefetchAcceptsAnyPartAndMemoryThatIsNoFile) {
+  const TempDirectory directory;
+  const MappedFile file(directory.write("f", std::string(10000, 'x')));
+  prefetch_pages(file.bytes().subspan(4095, 2));
+  prefetch_pages(file.bytes());
+  const std::string memory(10000, 'y');
+  prefetch_pages(std::as_bytes(std::span(memory)));
+  EXPECT_EQ(file.text().back(), 'x');
+  EXPECT_EQ(memory.back(), 'y');
+}
+
 TEST(MappedFile, RefusesWhatIsNoRegularFile) {
   const TempDirectory directory;
   expect_error(ErrorKind::not_found, {"gone", "No such file"},
