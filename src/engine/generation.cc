@@ -29,6 +29,7 @@ std::vector<Reply> Generation::run() {
     step();
     remove_ended();
   }
+  CHECK(next_ == requests_.size());  // each fits while nothing else runs; see Engine::max_context()
   return std::move(replies_);
 }
 

@@ -27,10 +27,8 @@ void HostRunner::submit(const StepInput& step) {
     returned_logits_.assign(logits.begin(), logits.end());
     result.logits = returned_logits_;
   }
-  if (!step.sampling.empty()) {
-    result.tokens = draw_rows(logits, info_.vocab, step.sampling);
-    last_drawn_ = result.tokens;
-  }
+  if (!step.sampling.empty()) result.tokens = draw_rows(logits, info_.vocab, step.sampling);
+  last_drawn_ = result.tokens;
   results_.push_back(std::move(result));
 }
 

@@ -1,8 +1,10 @@
 // What runners that compute on the host share: a step runs inside submit(), tokens are drawn by
 // engine/sampler.
 #pragma once
+#include <cstdint>
 #include <deque>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/runner.h"

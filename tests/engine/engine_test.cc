@@ -119,8 +119,9 @@ TEST_F(EngineTest, NeverDrawsSuppressedTokens) {
   Engine plain = make_engine();
   const std::vector<int32_t> banned = plain.generate(request, {}).tokens;
   Engine engine = make_engine(100, 16, {.eos_tokens = {}, .suppressed_tokens = banned});
-  for (const int32_t token : engine.generate(request, {}).tokens)
-    EXPECT_EQ(std::ranges::count(banned, token), 0);
+  const std::vector<int32_t> drawn = engine.generate(request, {}).tokens;
+  EXPECT_EQ(drawn.size(), 30u);
+  for (const int32_t token : drawn) EXPECT_EQ(std::ranges::count(banned, token), 0);
 }
 
 TEST_F(EngineTest, CancelsOneRequestAndFinishesTheOthers) {
