@@ -5,6 +5,7 @@ Usage: bench/compare_tokenizers.py BENCH_TOKENIZER TOKENIZER.json TEXT_FILE
 BENCH_TOKENIZER is the program built from bench/tokenizer.cc (-DCARAT_BENCH=ON). Needs `pip install tokenizers`.
 Times are processor seconds, the best of a few runs. Fails when the numbers of tokens differ.
 """
+
 import json
 import os
 import subprocess
@@ -35,8 +36,14 @@ def hugging_face(tokenizer_json, text):
     lines_s, line_tokens = best_seconds(lambda: sum(map(count, lines)), 3)
     ids = tokenizer.encode(text, add_special_tokens=False).ids
     decode_s, _ = best_seconds(lambda: tokenizer.decode(ids, skip_special_tokens=False), 2)
-    return {"load_s": load_s, "whole_s": whole_s, "lines_s": lines_s, "decode_s": decode_s,
-            "tokens": tokens, "line_tokens": line_tokens}
+    return {
+        "load_s": load_s,
+        "whole_s": whole_s,
+        "lines_s": lines_s,
+        "decode_s": decode_s,
+        "tokens": tokens,
+        "line_tokens": line_tokens,
+    }
 
 
 def main():

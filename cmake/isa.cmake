@@ -1,8 +1,9 @@
-# src/cpu/kernels_isa.cc once per instruction set of the target. -ffp-contract=off: fused multiply-adds are written
-# out, so that every shape of a kernel rounds alike. Optimised also in Debug: unoptimised kernels are of no use to
-# anyone, and inlining everything keeps shared inline functions out of these objects. GCC 12 takes the deliberately
-# undefined operands in its own AVX-512 headers for mistakes (GCC bug 105593), hence the two -Wno; and for Arm it
-# moves the scalar softcap's load of the sign bits behind the store unless told -fno-strict-aliasing.
+# src/cpu/kernels_isa.cc once per instruction set of the target. -ffp-contract=off: fused multiply-adds are
+# written out, so that every shape of a kernel rounds alike. Optimised also in Debug: unoptimised kernels
+# are of no use to anyone, and inlining everything keeps shared inline functions out of these objects. GCC
+# 12 takes the deliberately undefined operands in its own AVX-512 headers for mistakes (GCC bug 105593),
+# hence the two -Wno; and for Arm it moves the scalar softcap's load of the sign bits behind the store
+# unless told -fno-strict-aliasing.
 function(carat_isa name number)
   add_library(carat_cpu_${name} OBJECT ${PROJECT_SOURCE_DIR}/src/cpu/kernels_isa.cc)
   target_link_libraries(carat_cpu_${name} PRIVATE carat_options)

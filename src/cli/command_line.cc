@@ -187,7 +187,8 @@ void add_bench(CLI::App& app, CommandLine& line) {
 
 void add_quantize(CLI::App& app, CommandLine& line) {
   QuantizeOptions& o = line.quantize;
-  CLI::App* command = app.add_subcommand("quantize", "write a copy of a checkpoint with int8 or int4 weights");
+  CLI::App* command =
+      app.add_subcommand("quantize", "write a copy of a checkpoint with int8 or int4 weights");
   command->add_option("MODEL", o.model, kModelHelp)->required();
   command->add_option("OUT", o.output, "directory to create")->required();
   command->add_option("--format", o.format, "of the matrices; the head and per-layer embeddings keep 8 bits")
@@ -209,7 +210,8 @@ void add_eval(CLI::App& app, CommandLine& line) {
   command->add_option("-c,--context", o.context, "tokens per window")
       ->check(CLI::Range(2, 1 << 20))
       ->capture_default_str();
-  command->add_option("-n,--tokens", o.tokens, "of the text at most; 0 for all")->check(CLI::NonNegativeNumber);
+  command->add_option("-n,--tokens", o.tokens, "of the text at most; 0 for all")
+      ->check(CLI::NonNegativeNumber);
   command->add_flag("--json", o.json, "the results as JSON");
   command->add_flag("-q,--quiet", o.quiet, "no progress on stderr");
   add_device_flags(command, o.device);

@@ -9,10 +9,10 @@
 namespace carat {
 
 struct CpuOptions {
-  int threads = 0;                 // 0: the cores this process may use
-  std::string isa;                 // "scalar", "avx2", "avx512", "neon"; empty: the best this machine has
-  std::string format;              // "bf16", "int8", "int4"; empty: as stored
-  bool mmap = false;               // read the checkpoint's pages in place instead of repacking them
+  int threads = 0;     // 0: the cores this process may use
+  std::string isa;     // "scalar", "avx2", "avx512", "neon"; empty: the best this machine has
+  std::string format;  // "bf16", "int8", "int4"; empty: as stored
+  bool mmap = false;   // read the checkpoint's pages in place instead of repacking them
   std::function<void(double fraction)> progress;  // of loading; called from the calling thread
 };
 
