@@ -2,7 +2,8 @@
 """Sets Carat's tokenizer beside Hugging Face tokenizers: one thread, the same text whole and line by line.
 
 Usage: bench/compare_tokenizers.py BENCH_TOKENIZER TOKENIZER.json TEXT_FILE
-BENCH_TOKENIZER is the program built from bench/tokenizer.cc (-DCARAT_BENCH=ON). Needs `pip install tokenizers`.
+BENCH_TOKENIZER is the program built from bench/tokenizer.cc (-DCARAT_BENCH=ON).
+Needs `pip install tokenizers`.
 Times are processor seconds, the best of a few runs. Fails when the numbers of tokens differ.
 """
 
@@ -58,7 +59,8 @@ def main():
     megabytes = os.path.getsize(text_file) / 1e6
     print(f"{megabytes:.1f} MB, {ours['tokens']} tokens, Hugging Face tokenizers {tokenizers.__version__}")
     for key in ["load_s", "whole_s", "lines_s", "decode_s"]:
-        line = f"{key:9} {ours[key]:7.3f} against {theirs[key]:7.3f}   {theirs[key] / ours[key]:6.1f} times as fast"
+        ratio = theirs[key] / ours[key]
+        line = f"{key:9} {ours[key]:7.3f} against {theirs[key]:7.3f}   {ratio:6.1f} times as fast"
         if key != "load_s":
             line += f"   {megabytes / ours[key]:7.1f} against {megabytes / theirs[key]:5.2f} MB/s"
         print(line)

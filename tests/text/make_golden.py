@@ -3,7 +3,6 @@
 
 Usage: tests/text/make_golden.py   (needs `pip install tokenizers`; written with 0.23)
 """
-
 import json
 import pathlib
 import random
@@ -13,62 +12,18 @@ from tokenizers import Tokenizer
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "data"
 DEMO = ROOT / "models" / "demo" / "tokenizer.json"
-SPACES = [
-    " ",
-    "  ",
-    "   ",
-    "\n",
-    "\n\n",
-    "\n\n\n",
-    "\t",
-    "\r\n",
-    "▁",
-    "▁▁",
-    " \n ",
-    "\u3000",
-    "\xa0",
-    " " * 31,
-    "\n" * 33,
-]
-FRAGMENTS = [
-    "<turn|>",
-    "<|turn>",
-    "<bos>",
-    "<eos>",
-    "<unk>",
-    "<0x0A>",
-    "<0xE2>",
-    "<|",
-    "|>",
-    "<pad",
-    "1234567890",
-    "://",
-    '{\n    "a": [1, 2]\n}',
-    "Schröder",
-    "日本語",
-    "안녕하세요",
-    "مرحبا",
-    "नमस्ते",
-    "👨‍👩‍👧‍👦",
-    "🇩🇪",
-    "ﬁ",
-    "é",
-]
+SPACES = [" ", "  ", "   ", "\n", "\n\n", "\n\n\n", "\t", "\r\n", "▁", "▁▁", " \n ", "\u3000", "\xa0",
+          " " * 31, "\n" * 33]
+FRAGMENTS = ["<turn|>", "<|turn>", "<bos>", "<eos>", "<unk>", "<0x0A>", "<0xE2>", "<|", "|>", "<pad",
+             "1234567890", "://", "{\n    \"a\": [1, 2]\n}", "Schröder", "日本語", "안녕하세요",
+             "مرحبا", "नमस्ते", "👨‍👩‍👧‍👦", "🇩🇪", "ﬁ", "é"]
 
 
 def any_character(rng):
     while True:
-        code = rng.choice(
-            [
-                rng.randrange(0x7F),
-                rng.randrange(0x300),
-                rng.randrange(0x3000),
-                rng.randrange(0xD800),
-                rng.randrange(0x1F300, 0x1FAFF),
-                rng.randrange(0x10000, 0x110000),
-                rng.choice([0x200D, 0xFE0F, 0x301, 0x2581, 0xFFFD, 0x85, 0x2028, 0xFEFF]),
-            ]
-        )
+        code = rng.choice([rng.randrange(0x7F), rng.randrange(0x300), rng.randrange(0x3000),
+                           rng.randrange(0xD800), rng.randrange(0x1F300, 0x1FAFF), rng.randrange(0x10000, 0x110000),
+                           rng.choice([0x200D, 0xFE0F, 0x301, 0x2581, 0xFFFD, 0x85, 0x2028, 0xFEFF])])
         if not 0xD800 <= code <= 0xDFFF:
             return chr(code)
 
@@ -86,9 +41,8 @@ def random_text(rng, pieces):
         elif kind == 3:
             text += rng.choice("abe \n<>/é") * rng.randrange(1, 20)
         else:
-            text += "".join(
-                rng.choice(pieces).replace("▁", rng.choice("▁ ")) for _ in range(rng.randrange(1, 6))
-            )
+            text += "".join(rng.choice(pieces).replace("▁", rng.choice("▁ "))
+                            for _ in range(rng.randrange(1, 6)))
     return text
 
 
@@ -103,9 +57,8 @@ def random_ids(rng, tokenizer, pieces):
         elif kind == 1:
             ids += [byte[b] for b in any_character(rng).encode()]
         elif kind == 2:
-            ids.append(
-                byte[rng.choice([rng.randrange(256), rng.randrange(0x80, 0xC0), rng.randrange(0xC0, 256)])]
-            )
+            ids.append(byte[rng.choice([rng.randrange(256), rng.randrange(0x80, 0xC0),
+                                        rng.randrange(0xC0, 256)])])
         else:
             ids.append(tokenizer.token_to_id(rng.choice(pieces)))
     return [i for i in ids if i is not None]
@@ -127,14 +80,9 @@ def golden(tokenizer, rng, count):
     sequences = [random_ids(rng, tokenizer, pieces) for _ in range(count)]
     return {
         "encode": [encoded(tokenizer, text) for text in texts],
-        "decode": [
-            {
-                "ids": s,
-                "text": tokenizer.decode(s, skip_special_tokens=False),
-                "text_without_special": tokenizer.decode(s, skip_special_tokens=True),
-            }
-            for s in sequences
-        ],
+        "decode": [{"ids": s, "text": tokenizer.decode(s, skip_special_tokens=False),
+                    "text_without_special": tokenizer.decode(s, skip_special_tokens=True)}
+                   for s in sequences],
     }
 
 
@@ -153,19 +101,8 @@ def odd_file(rng):
     rng.shuffle(merges)
     contents = ["<unk>", "<bos>"]
     for _ in range(rng.randrange(8)):
-        content = rng.choice(
-            [
-                "foo",
-                "foo bar",
-                " foo",
-                " ",
-                "\n",
-                "<tok>",
-                "x",
-                rng.choice(pieces),
-                "".join(rng.choice(alphabet + ["x", " "]) for _ in range(rng.randrange(1, 4))),
-            ]
-        )
+        content = rng.choice(["foo", "foo bar", " foo", " ", "\n", "<tok>", "x", rng.choice(pieces),
+                              "".join(rng.choice(alphabet + ["x", " "]) for _ in range(rng.randrange(1, 4)))])
         contents += [content] if content not in contents else []
     added = []
     for content in contents:
@@ -176,60 +113,30 @@ def odd_file(rng):
         added.append(token)
     replace = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
     split = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}
-    bos, a, b = (
-        {kind: {"id": name, "type_id": 0}}
-        for kind, name in [("SpecialToken", "<bos>"), ("Sequence", "A"), ("Sequence", "B")]
-    )
-    template = {
-        "type": "TemplateProcessing",
-        "single": [bos, a],
-        "pair": [a, b],
-        "special_tokens": {"<bos>": {"id": "<bos>", "ids": [1], "tokens": ["<bos>"]}},
-    }
+    bos, a, b = ({kind: {"id": name, "type_id": 0}}
+                 for kind, name in [("SpecialToken", "<bos>"), ("Sequence", "A"), ("Sequence", "B")])
+    template = {"type": "TemplateProcessing", "single": [bos, a], "pair": [a, b],
+                "special_tokens": {"<bos>": {"id": "<bos>", "ids": [1], "tokens": ["<bos>"]}}}
     joined = rng.random() < 0.5
     return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": added,
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": added,
         "normalizer": rng.choice([replace, {"type": "Sequence", "normalizers": [replace]}]),
         "pre_tokenizer": rng.choice([None, split, {"type": "Sequence", "pretokenizers": [split]}]),
         "post_processor": rng.choice([None, template]),
-        "decoder": {
-            "type": "Sequence",
-            "decoders": [
-                {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
-                {"type": "ByteFallback"},
-                {"type": "Fuse"},
-            ],
-        },
-        "model": {
-            "type": "BPE",
-            "dropout": None,
-            "unk_token": rng.choice(["<unk>", None]),
-            "continuing_subword_prefix": None,
-            "end_of_word_suffix": None,
-            "fuse_unk": rng.random() < 0.5,
-            "byte_fallback": True,
-            "ignore_merges": rng.random() < 0.25,
-            "vocab": {piece: i for i, piece in enumerate(pieces)},
-            "merges": [" ".join(m) for m in merges] if joined else merges,
-        },
+        "decoder": {"type": "Sequence",
+                    "decoders": [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+                                 {"type": "ByteFallback"}, {"type": "Fuse"}]},
+        "model": {"type": "BPE", "dropout": None, "unk_token": rng.choice(["<unk>", None]),
+                  "continuing_subword_prefix": None, "end_of_word_suffix": None,
+                  "fuse_unk": rng.random() < 0.5, "byte_fallback": True, "ignore_merges": rng.random() < 0.25,
+                  "vocab": {piece: i for i, piece in enumerate(pieces)},
+                  "merges": [" ".join(m) for m in merges] if joined else merges},
     }
 
 
 def odd_texts(rng, document):
-    bag = [t["content"] for t in document["added_tokens"]] * 2 + [
-        "x",
-        " ",
-        "  ",
-        "\n",
-        "_",
-        "é",
-        "\u3000",
-        "漢",
-        "▁",
-    ]
+    bag = [t["content"] for t in document["added_tokens"]] * 2
+    bag += ["x", " ", "  ", "\n", "_", "é", "\u3000", "漢", "▁"]
     bag += [p for p in document["model"]["vocab"] if not p.startswith("<0x")]
     return ["".join(rng.choice(bag) for _ in range(rng.randrange(16))) for _ in range(12)]
 
