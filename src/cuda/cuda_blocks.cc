@@ -311,6 +311,7 @@ void CudaBlocks::per_layer_mix(const LayerPlan& l, const Rows&) {
   output.split = split(hidden_);
   output.factor = ple_[now_].data() + l.index * plan_.ple_dim;
   output.factor_stride = plan_.ple_dim * static_cast<int>(plan_.layers.size());
+  output.workspace = {sums_.data(), sums_.size()};
   matmul(queue_, matrix(l.per_layer->gate), split(xn_), rows(), output);
   const PartialSums branch =
       matmul_partial(queue_, matrix(l.per_layer->proj), split(hidden_), rows(), {sums_.data(), sums_.size()});

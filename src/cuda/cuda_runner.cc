@@ -106,6 +106,7 @@ class CudaRunner final : public Runner {
         upload_(plan_, limits),
         blocks_(plan_, kv_, limits, queue_),
         drawn_(static_cast<std::size_t>(limits.max_step_tokens)) {
+    for (Slot& slot : slots_) slot.tokens = PinnedArray<int32_t>(drawn_.size());
     if (fused_single_rows && SingleRow::supports(plan_, queue_))
       single_row_.emplace(plan_, kv_, blocks_, queue_);
   }
@@ -123,10 +124,11 @@ class CudaRunner final : public Runner {
   /// One of the two steps that may be in flight.
   struct Slot {
     Event done;
-    PinnedArray<int32_t> tokens;
+    PinnedArray<int32_t> tokens;            // room for any step: captured graphs know its address
     PinnedArray<float> logits;
     std::size_t rows = 0;
     bool logits_back = false, return_logits = false, tokens_back = false;
+    bool token_written = false;             // by the step's last kernel, without a copy
     std::span<const RowSampling> sampling;  // not empty: rows to draw on the host
     std::vector<int32_t> drawn;
     bool finished = false;  // waited for, and drawn
@@ -214,10 +216,13 @@ void CudaRunner::run(const StepInput& step, std::span<const int32_t> tokens, Slo
   const bool on_device = drawn_on_device(step);
   const std::span<const int32_t> suppressed =
       on_device ? step.sampling.front().suppressed : std::span<const int32_t>{};
-  const DeviceStep device = upload_.upload(queue_, index, rows, suppressed);
-  if (single_row_ && all.count() == 1 && slot.rows == 1) {
-    single_row_->run(device, step.segments.front().past, logits_.data(), drawn_.data());
+  const DeviceStep device = upload_.pack(index, rows, suppressed);
+  slot.token_written = single_row_ && all.count() == 1 && slot.rows == 1;
+  if (slot.token_written) {
+    single_row_->run(device, step.segments.front().past, upload_, index, logits_.data(), drawn_.data(),
+                     slot.tokens.data());
   } else {
+    upload_.copy(queue_, index);
     run_blocks(device, rows, on_device);
   }
   slot.tokens_back = on_device;
@@ -267,7 +272,7 @@ void CudaRunner::copy_back(const StepInput& step, Slot& slot) {
           cudaMemcpyAsync(to.data(), from, size * sizeof(*from), cudaMemcpyDeviceToHost, queue_.stream);
   };
   const std::size_t rows = step.logit_rows.size();
-  if (slot.tokens_back) copy(slot.tokens, drawn_.data(), rows);
+  if (slot.tokens_back && !slot.token_written) copy(slot.tokens, drawn_.data(), rows);
   if (slot.logits_back) copy(slot.logits, logits_.data(), rows * static_cast<std::size_t>(plan_.vocab));
   slot.done.record(stream_);
 }

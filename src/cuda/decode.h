@@ -51,7 +51,6 @@ struct VectorOutput {
 };
 
 extern unsigned long long* phase_trace;
-extern int rehearse;
 #ifdef __CUDACC__
 __device__ inline void mark(unsigned long long* trace, int i) {
   if (trace && threadIdx.x == 0 && blockIdx.x == 0 && blockIdx.y == 0) {
@@ -69,7 +68,6 @@ struct MatvecArgs {
   /// Lets the next kernel start only once all before this one have ended; what follows may then read their results before
   /// its own wait.
   bool late = false;
-  bool rehearse = false;
   unsigned long long* trace = nullptr;
   // Set by matvec():
   int outputs_each, outputs_rest;  // outputs per CTA; the first `outputs_rest` CTAs have one more
@@ -83,8 +81,13 @@ bool matvec_supports(int cols);
 extern int matvec_ring_bytes;
 void matvec(Queue& queue, MatvecArgs args);
 
-/// The drawn token from the candidates of the head.
-void pick_candidate(Queue& queue, const float* values, const int32_t* ids, int count, int32_t* drawn);
+/// The drawn token from the candidates of the head: for the next step, and for the host (pinned memory).
+void pick_candidate(Queue& queue, const float* values, const int32_t* ids, int count, int32_t* drawn,
+                    int32_t* host_token);
+
+/// Reads a step's words from pinned memory, of which the first is their number, and resolves its only token. A kernel
+/// that reads over the bus costs less than a copy between two graphs.
+void fetch_step(Queue& queue, const int32_t* from, int32_t* to, int32_t* token, const int32_t* drawn);
 
 struct DecodeAttentionArgs {
   const float* qkv;  // raw q, then k and v where the layer owns them
@@ -99,9 +102,11 @@ struct DecodeAttentionArgs {
   const int32_t* position;
   PageTables tables;
   float* context;  // [heads, head_dim]
-  bool rehearse = false;
+  int tile_keys;   // keys of a CTA that are on chip at once
   unsigned long long* trace = nullptr;
 };
+/// CTAs that share out the keys of a head.
+inline constexpr int kAttentionCluster = 8;
 /// Norms, rotation, K/V append and attention of one row, for contexts that are not long.
 void decode_attention(Queue& queue, const DecodeAttentionArgs& args);
 

@@ -15,29 +15,34 @@
 namespace carat::cuda {
 namespace {
 
-constexpr int kThreads = 256, kWarps = kThreads / 32, kCluster = 8;
+constexpr int kThreads = 256, kWarps = kThreads / 32, kCluster = kAttentionCluster, kMostKeys = 64;
 constexpr float kLog2e = 1.4426950408889634f;
 
 template <int kHeadDim>
 struct Shape {
-  static constexpr int kKeys = kHeadDim > 256 ? 32 : 64;  // per tile
   static constexpr int kChunks = kHeadDim / 8;            // 16-byte chunks of a key
   static constexpr int kPairs = kHeadDim / 2;
   static constexpr int kKeyGroups =
       kThreads / kPairs > 0 ? kThreads / kPairs : 1;  // threads per pair of dims
-  static constexpr int kPlane = kKeys * kHeadDim;          // elements of one half of a tile's keys or values
-  static constexpr int kTileBytes = 4 * kPlane * 2;        // halves in the order of the pages: K, V, low K, low V
 };
 
 template <int kHeadDim>
 struct Shared {
   float q[kHeadDim], k[kHeadDim], v[kHeadDim];
-  float weights[Shape<kHeadDim>::kKeys];
+  float weights[kMostKeys];
   float sums[Shape<kHeadDim>::kKeyGroups][kHeadDim];
   float context[kHeadDim];  // this CTA's part, read by the whole cluster
   float largest, total;     // and what it is relative to
   float scratch[3][kWarps];
 };
+
+/// kv_address() with reads past L1: before the wait, the page table may have been written by a kernel that overlaps.
+__device__ float16* fresh_kv_address(const DecodeAttentionArgs& a, int position, int kv_head) {
+  const KvLayer& kv = a.kv;
+  const int page = __ldcg(a.tables.pages + __ldcg(a.tables.offset + kv.group) + position / kv.page_tokens);
+  return kv.keys + page * kv.page_stride +
+         (static_cast<std::size_t>(kv_head) * kv.page_tokens + position % kv.page_tokens) * kv.head_dim;
+}
 
 /// The keys [first, last) of this CTA.
 struct Keys {
@@ -50,16 +55,18 @@ __device__ inline Keys keys_of(int position, int window, int rank) {
   return {first, min(first + each, position + 1)};
 }
 
-/// Starts the copy of keys and values [first, last).
+/// Starts the copy of keys and values [first, last). A tile is four planes of tile_keys vectors, in the order of the
+/// pages: K, V, low halves of K, of V.
 template <int kHeadDim>
 __device__ void load_tile(const DecodeAttentionArgs& a, float16* tile, int first, int last, int kv_head) {
   using S = Shape<kHeadDim>;
+  const int plane = a.tile_keys * kHeadDim;
 #pragma unroll 1
-  for (int i = threadIdx.x; i < S::kKeys * S::kChunks && first + i / S::kChunks < last; i += kThreads) {
-    const float16* from = kv_address(a.kv, a.tables, 0, first + i / S::kChunks, kv_head) + i % S::kChunks * 8;
+  for (int i = threadIdx.x; i < a.tile_keys * S::kChunks && first + i / S::kChunks < last; i += kThreads) {
+    const float16* from = fresh_kv_address(a, first + i / S::kChunks, kv_head) + i % S::kChunks * 8;
 #pragma unroll
     for (int half = 0; half < 4; ++half)
-      ptx::async_copy16(tile + half * S::kPlane + i * 8,
+      ptx::async_copy16(tile + half * plane + i * 8,
                         from + half / 2 * a.kv.low_offset + half % 2 * a.kv.value_offset, true);
   }
   ptx::async_commit();
@@ -144,16 +151,16 @@ __device__ void prepare(const DecodeAttentionArgs& a, Shared<kHeadDim>& s, int h
 /// The row's own key and value: into the tile, and by the first head of each kv head into the pages.
 template <int kHeadDim>
 __device__ void append(const DecodeAttentionArgs& a, const Shared<kHeadDim>& s, float16* tile, int key, float16* page) {
-  using S = Shape<kHeadDim>;
+  const int plane = a.tile_keys * kHeadDim;
 #pragma unroll 1
   for (int i = threadIdx.x; i < kHeadDim; i += kThreads) {
 #pragma unroll 1
     for (int which = 0; which < 2; ++which) {
       const float x = which == 0 ? s.k[i] : s.v[i];
-      float16* to = tile + which * S::kPlane + key * kHeadDim + i;
+      float16* to = tile + which * plane + key * kHeadDim + i;
       const float16 high = __float2half_rn(x);
       to[0] = high;
-      to[2 * S::kPlane] = __float2half_rn(x - __half2float(high));
+      to[2 * plane] = __float2half_rn(x - __half2float(high));
       if (page) store_kv(a.kv, page, which * a.kv.value_offset + i, x);
     }
   }
@@ -168,10 +175,10 @@ __device__ inline float2 load_pair(const float16* high, int low, int i) {
 
 /// q . k for one key, over the warp.
 template <int kHeadDim>
-__device__ float score(const float* q, const float16* key) {
+__device__ float score(const float* q, const float16* key, int low) {
   float sum = 0.f;
   for (int i = threadIdx.x % 32; i < kHeadDim / 2; i += 32) {
-    const float2 k = load_pair(key, 2 * Shape<kHeadDim>::kPlane, i), x = reinterpret_cast<const float2*>(q)[i];
+    const float2 k = load_pair(key, low, i), x = reinterpret_cast<const float2*>(q)[i];
     sum += k.x * x.x + k.y * x.y;
   }
   return warp_sum(sum);
@@ -185,12 +192,12 @@ struct Running {
 };
 
 template <int kHeadDim>
-__device__ void add_tile(Shared<kHeadDim>& s, const float16* tile, int count, Running& run) {
+__device__ void add_tile(Shared<kHeadDim>& s, const float16* tile, int plane, int count, Running& run) {
   using S = Shape<kHeadDim>;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll 1
   for (int key = warp; key < count; key += kWarps) {
-    const float value = score<kHeadDim>(s.q, tile + key * kHeadDim);
+    const float value = score<kHeadDim>(s.q, tile + key * kHeadDim, 2 * plane);
     if (lane == 0) s.weights[key] = value;
   }
   __syncthreads();
@@ -212,7 +219,7 @@ __device__ void add_tile(Shared<kHeadDim>& s, const float16* tile, int count, Ru
 #pragma unroll 2
   for (int key = group; key < count; key += S::kKeyGroups) {
     const float weight = exp2f((s.weights[key] - largest) * kLog2e);
-    const float2 v = load_pair(tile + S::kPlane + key * kHeadDim, 2 * S::kPlane, pair);
+    const float2 v = load_pair(tile + plane + key * kHeadDim, 2 * plane, pair);
     run.context.x += weight * v.x;
     run.context.y += weight * v.y;
   }
@@ -233,34 +240,28 @@ __global__ void __launch_bounds__(kThreads)
   ptx::launch_dependents();
   // Before the wait may be read: what the host sent (position, page tables), the pages of earlier tokens, and what layers
   // before this one appended: their down projections let nothing start before everything in front of them had ended.
-  const int head = blockIdx.y, position = *a.position, rank = static_cast<int>(cluster.block_rank());
+  const int head = blockIdx.y, position = __ldcg(a.position), rank = static_cast<int>(cluster.block_rank());
   const int group_size = a.heads / a.kv.kv_heads, kv_head = head / group_size;
   const Keys range = keys_of(position, a.window, rank);
   const bool appends = a.writes_kv && range.first <= position && position < range.last;
   const int stored = appends ? position : range.last;  // keys that the pages hold already
-  load_tile<kHeadDim>(a, tile, range.first, min(stored, range.first + S::kKeys), kv_head);
+  load_tile<kHeadDim>(a, tile, range.first, min(stored, range.first + a.tile_keys), kv_head);
   const PairConstants constants = load_constants<kHeadDim>(a, position);
-  float16* page = appends && head % group_size == 0 ? kv_address(a.kv, a.tables, 0, position, kv_head) : nullptr;
-#pragma unroll 1
-  for (int pass = a.rehearse ? 0 : 1; pass < 2; ++pass) {
-  const bool rehearsal = pass == 0;
-  if (!rehearsal) {
-    ptx::wait_for_dependencies();
-    mark(a.trace, 1);
-  }
+  float16* page = appends && head % group_size == 0 ? fresh_kv_address(a, position, kv_head) : nullptr;
+  ptx::wait_for_dependencies();
+  mark(a.trace, 1);
 
   prepare<kHeadDim>(a, s, head, appends, constants);
-  if (!rehearsal) mark(a.trace, 2);
+  mark(a.trace, 2);
   Running run;
 #pragma unroll 1
-  for (int first = range.first; first < range.last; first += S::kKeys) {
-    const int last = min(range.last, first + S::kKeys);
+  for (int first = range.first; first < range.last; first += a.tile_keys) {
+    const int last = min(range.last, first + a.tile_keys);
     if (first > range.first) load_tile<kHeadDim>(a, tile, first, min(stored, last), kv_head);
-    if (appends && position < last) append<kHeadDim>(a, s, tile, position - first, rehearsal ? nullptr : page);
+    if (appends && position < last) append<kHeadDim>(a, s, tile, position - first, page);
     ptx::async_wait<0>();
     __syncthreads();
-    add_tile<kHeadDim>(s, tile, last - first, run);
-    if (rehearsal) break;
+    add_tile<kHeadDim>(s, tile, a.tile_keys * kHeadDim, last - first, run);
   }
 
   const int pair = threadIdx.x % S::kPairs, group = threadIdx.x / S::kPairs;
@@ -295,9 +296,7 @@ __global__ void __launch_bounds__(kThreads)
       sum += part[r] * scale;
       weight += total[r] * scale;
     }
-    if (!rehearsal) a.context[head * kHeadDim + dim] = sum / weight;
-  }
-  if (rehearsal) cluster.sync();
+    a.context[head * kHeadDim + dim] = sum / weight;
   }
   mark(a.trace, 3);
   cluster.sync();  // nobody leaves while its shared memory is read
@@ -306,7 +305,7 @@ __global__ void __launch_bounds__(kThreads)
 
 template <int kHeadDim>
 void launch_decode_attention(Queue& queue, const DecodeAttentionArgs& a) {
-  launch(queue, LaunchShape{dim3(kCluster, a.heads), kThreads, Shape<kHeadDim>::kTileBytes, kCluster},
+  launch(queue, LaunchShape{dim3(kCluster, a.heads), kThreads, static_cast<std::size_t>(a.tile_keys) * kHeadDim * 4 * sizeof(float16), kCluster},
          decode_attention_kernel<kHeadDim>, a);
 }
 

@@ -17,9 +17,8 @@
 namespace carat::cuda {
 namespace {
 
-constexpr int kWarpsShift = 3, kWarps = 1 << kWarpsShift, kThreads = 32 * kWarps, kMostStages = 8, kMostSliceCols = 2048, kMostSlices = 8;
+constexpr int kWarpsShift = 3, kWarps = 1 << kWarpsShift, kThreads = 32 * kWarps, kMostStages = 8, kMostSliceCols = 1536, kMostSlices = 8;
 constexpr int kChunks = kMostSliceCols / 256;   // 16-byte loads of a lane per slice
-constexpr int kVectors = 4;                      // float4 per thread of the residual stream
 constexpr int kSharedVector = 4096;  // longer plain vectors go straight to registers
 
 /// How a CTA's share of the outputs is laid out over its warps. Everything is a shift: a division is twenty instructions,
@@ -75,8 +74,8 @@ class Ring {
     __syncwarp();
   }
 
-  __device__ const uint4* wait(bool rehearsal) const {
-    if (!rehearsal) ptx::barrier_wait(barriers_ + stage_, parity_);
+  __device__ const uint4* wait() const {
+    ptx::barrier_wait(barriers_ + stage_, parity_);
     return reinterpret_cast<const uint4*>(memory_ + stage_ * bytes_);
   }
   /// The current item has been read by all lanes: its place takes the item `stages` further on.
@@ -107,9 +106,9 @@ class Ring {
 };
 
 __device__ inline float4 load4(const float* p, int i) { return reinterpret_cast<const float4*>(p)[i]; }
-__device__ inline float squares(const float4& v) { return v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w; }
 
 /// The gains of a residual input, read before the kernel waits.
+template <int kVectors>
 struct Gains {
   float4 branch[kVectors], norm[kVectors];
 
@@ -123,56 +122,75 @@ struct Gains {
   }
 };
 
-/// (x + y * gain * scale) * scalar
-__device__ inline float4 add_scaled(const float4& x, const float4& y, const float4& gain, float scale, float scalar) {
-  return make_float4((x.x + y.x * scale * gain.x) * scalar, (x.y + y.y * scale * gain.y) * scalar,
-                     (x.z + y.z * scale * gain.z) * scalar, (x.w + y.w * scale * gain.w) * scalar);
+__device__ inline float dot(const float4& a, const float4& b) {
+  return a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w;
+}
+__device__ inline float4 times(const float4& a, const float4& b) {
+  return make_float4(a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w);
 }
 
-/// Computes x and the vector that the product needs of it; leaves the vector in shared memory.
-__device__ void prepare_vector(const MatvecArgs& a, const Gains& gains, float* vector, float (*scratch)[kWarps],
-                               bool rehearsal) {
+/// Four sums over the CTA with one barrier.
+__device__ inline float4 block_sums(float4 v, float4* scratch) {
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) {
+    v.x += __shfl_xor_sync(kAllLanes, v.x, offset);
+    v.y += __shfl_xor_sync(kAllLanes, v.y, offset);
+    v.z += __shfl_xor_sync(kAllLanes, v.z, offset);
+    v.w += __shfl_xor_sync(kAllLanes, v.w, offset);
+  }
+  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = v;
+  __syncthreads();
+  float4 total = make_float4(0.f, 0.f, 0.f, 0.f);
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) {
+    const float4 part = scratch[w];
+    total = make_float4(total.x + part.x, total.y + part.y, total.z + part.z, total.w + part.w);
+  }
+  return total;
+}
+
+/// Computes x and the vector that the product needs of it; leaves the vector in shared memory. With y = branch * gain and
+/// c = 1 / rms(branch), |x + c y|^2 = |x|^2 + 2 c x.y + c^2 |y|^2: both norms need only one round of sums.
+template <int kVectors>
+__device__ void prepare_vector(const MatvecArgs& a, const Gains<kVectors>& gains, float* vector, float4* scratch) {
   const VectorInput& in = a.input;
   const int d = a.w.cols, vectors = d / 4;
+  const bool embedding = in.source == VectorSource::embedding;
   const float4 zero = make_float4(0.f, 0.f, 0.f, 0.f);
-  float4 x[kVectors], branch[kVectors];
-  float square_sum = 0.f;
-  if (in.source == VectorSource::embedding) {
-    const uint2* row = reinterpret_cast<const uint2*>(in.embedding + static_cast<std::size_t>(__ldcg(in.token)) * d);
+  const uint2* row = nullptr;
+  if (embedding) row = reinterpret_cast<const uint2*>(in.embedding + static_cast<std::size_t>(__ldcg(in.token)) * d);
+  float4 x[kVectors], y[kVectors], sums = zero;  // |branch|^2, |x|^2, x.y, |y|^2
 #pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-      const int i = v * kThreads + static_cast<int>(threadIdx.x);
-      const uint2 q = i < vectors ? row[i] : make_uint2(0, 0);
-      x[v] = make_float4(low_bf16(q.x) * in.scalar, high_bf16(q.x) * in.scalar, low_bf16(q.y) * in.scalar,
-                         high_bf16(q.y) * in.scalar);
-      square_sum += squares(x[v]);
+  for (int v = 0; v < kVectors; ++v) {
+    const int i = v * kThreads + static_cast<int>(threadIdx.x);
+    x[v] = y[v] = zero;
+    if (i >= vectors) continue;
+    if (embedding) {
+      const uint2 q = row[i];
+      x[v] = make_float4(low_bf16(q.x), high_bf16(q.x), low_bf16(q.y), high_bf16(q.y));
+    } else {
+      const float4 branch = load4(in.branch, i);
+      x[v] = load4(in.in, i);
+      y[v] = times(branch, gains.branch[v]);
+      sums.x += dot(branch, branch);
     }
-  } else {
-    float branch_squares = 0.f;
-#pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-      const int i = v * kThreads + static_cast<int>(threadIdx.x);
-      branch[v] = i < vectors ? load4(in.branch, i) : zero;
-      x[v] = i < vectors ? load4(in.in, i) : zero;
-      branch_squares += squares(branch[v]);
-    }
-    const float scale = rsqrtf(block_sum<kThreads>(branch_squares, scratch[0]) / static_cast<float>(d) + in.eps);
-#pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-      if (v * kThreads + static_cast<int>(threadIdx.x) >= vectors) continue;
-      x[v] = add_scaled(x[v], branch[v], gains.branch[v], scale, in.scalar);
-      square_sum += squares(x[v]);
-    }
+    sums.y += dot(x[v], x[v]);
+    sums.z += dot(x[v], y[v]);
+    sums.w += dot(y[v], y[v]);
   }
-  const float scale =
-      in.norm_gain ? rsqrtf(block_sum<kThreads>(square_sum, scratch[1]) / static_cast<float>(d) + in.eps) : 1.f;
+  sums = block_sums(sums, scratch);
+  const float width = static_cast<float>(d), c = rsqrtf(sums.x / width + in.eps);
+  const float square_sum = (sums.y + 2.f * c * sums.z + c * c * sums.w) * in.scalar * in.scalar;
+  const float scale = in.norm_gain ? rsqrtf(fmaxf(square_sum, 0.f) / width + in.eps) : 1.f;
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
     const int i = v * kThreads + static_cast<int>(threadIdx.x);
     if (i >= vectors) continue;
-    if (in.x_out && blockIdx.x == 0 && !rehearsal) reinterpret_cast<float4*>(in.x_out)[i] = x[v];
-    if (in.norm_gain) x[v] = add_scaled(zero, x[v], gains.norm[v], scale, 1.f);
-    reinterpret_cast<float4*>(vector)[i] = x[v];
+    float4 r = make_float4((x[v].x + c * y[v].x) * in.scalar, (x[v].y + c * y[v].y) * in.scalar,
+                           (x[v].z + c * y[v].z) * in.scalar, (x[v].w + c * y[v].w) * in.scalar);
+    if (in.x_out && blockIdx.x == 0) reinterpret_cast<float4*>(in.x_out)[i] = r;
+    if (in.norm_gain) r = times(make_float4(r.x * scale, r.y * scale, r.z * scale, r.w * scale), gains.norm[v]);
+    reinterpret_cast<float4*>(vector)[i] = r;
   }
 }
 
@@ -211,36 +229,17 @@ __device__ float multiply(const uint4* w, int slice_chunks, const float (&x)[kCh
   return even + odd;
 }
 
-/// Sums of four values over the warp with five shuffles: value (lane / 16) + 2 (lane / 8 % 2) ends in each
-/// lane.
-__device__ inline float warp_sum4(const float (&s)[4]) {
-  const bool upper = threadIdx.x & 16, right = threadIdx.x & 8;
-  const float first = (upper ? s[1] : s[0]) + __shfl_xor_sync(kAllLanes, upper ? s[0] : s[1], 16);
-  const float second = (upper ? s[3] : s[2]) + __shfl_xor_sync(kAllLanes, upper ? s[2] : s[3], 16);
-  float sum = (right ? second : first) + __shfl_xor_sync(kAllLanes, right ? first : second, 8);
-#pragma unroll
-  for (int offset = 4; offset > 0; offset /= 2) sum += __shfl_xor_sync(kAllLanes, sum, offset);
-  return sum;
-}
-
-/// All products of this warp; sums[slice][row of the CTA].
-__device__ void multiply_rows(const MatvecArgs& a, const Share& share, Ring& ring,
-                              const float (&x)[kChunks * 8], float* sums, bool rehearsal) {
-  const int items = rehearsal ? min(ring.items(), 1) : ring.items();
-  const int lane = threadIdx.x % 32, which = lane / 16 + lane / 8 % 2 * 2;
+/// All products of this warp; sums[slice][row of the CTA]. One row at a time: a warp has a thousand cycles for each until
+/// memory delivers the next one, so a short loop is worth more than overlapped reductions.
+__device__ void multiply_rows(const MatvecArgs& a, const Share& share, Ring& ring, const float (&x)[kChunks * 8],
+                              float* sums) {
   float* mine = sums + share.slice * (share.count << share.rows_shift);
 #pragma unroll 1
-  for (int item = 0; item < items; item += 4) {
-    float s[4];
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      s[j] = 0.f;
-      if (item + j >= items) continue;
-      s[j] = multiply(ring.wait(rehearsal), a.slice_cols / 8, x);
-      if (!rehearsal) ring.advance(item + j);
-    }
-    const float sum = warp_sum4(s);
-    if (lane % 8 == 0 && item + which < items) mine[share.index(item + which)] = sum;
+  for (int item = 0; item < ring.items(); ++item) {
+    const float sum = multiply(ring.wait(), a.slice_cols / 8, x);
+    ring.advance(item);
+    const float total = warp_sum(sum);
+    if (threadIdx.x % 32 == 0) mine[share.index(item)] = total;
   }
 }
 
@@ -285,7 +284,7 @@ __device__ __noinline__ void write_logits(const MatvecArgs& a, const Share& shar
 }
 
 /// Adds the slices in order and turns sums into outputs.
-__device__ void write_outputs(const MatvecArgs& a, const Share& share, float* sums, float factor, Candidate* best, bool rehearsal) {
+__device__ void write_outputs(const MatvecArgs& a, const Share& share, float* sums, float factor, Candidate* best) {
   const int rows = share.count << share.rows_shift, slices = 1 << a.slices_shift;
   __syncthreads();
   if (slices > 1) {
@@ -295,7 +294,6 @@ __device__ void write_outputs(const MatvecArgs& a, const Share& share, float* su
       for (int s = 1; s < slices; ++s) sums[i] += sums[s * rows + i];
     __syncthreads();
   }
-  if (rehearsal && a.output.finish == VectorFinish::logits) return;
   if (a.output.finish == VectorFinish::logits) {
     write_logits(a, share, sums, best);
     return;
@@ -304,14 +302,16 @@ __device__ void write_outputs(const MatvecArgs& a, const Share& share, float* su
   for (int i = threadIdx.x; i < share.count; i += kThreads) {
     float v = sums[i << share.rows_shift];
     if (a.output.finish != VectorFinish::store) v = gelu_tanh(v) * (share.rows_shift ? sums[2 * i + 1] : factor);
-    if (!rehearsal) a.output.out[share.first + i] = v;
+    a.output.out[share.first + i] = v;
   }
 }
 
-__global__ void __launch_bounds__(kThreads, 2) matvec_kernel(const __grid_constant__ MatvecArgs a) {
+template <int kVectors>
+__global__ void __launch_bounds__(kThreads, 3) matvec_kernel(const __grid_constant__ MatvecArgs a) {
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ uint64_t barriers[kWarps][kMostStages];
-  __shared__ float scratch[3][kWarps];
+  __shared__ float4 scratch[kWarps];
+  __shared__ float factor_scratch[kWarps];
   __shared__ Candidate best[kWarps];
   const int warp = threadIdx.x / 32, ring_bytes = a.stages * a.slice_cols * 2;
   float* vector = reinterpret_cast<float*>(shared + kWarps * ring_bytes);
@@ -320,48 +320,56 @@ __global__ void __launch_bounds__(kThreads, 2) matvec_kernel(const __grid_consta
   mark(a.trace, 0);
   if (!a.late) ptx::launch_dependents();
   Ring ring(a, share, shared + warp * ring_bytes, barriers[warp]);
-  const Gains gains(a.input, a.w.cols);
+  const Gains<kVectors> gains(a.input, a.w.cols);
   const float factor =
-      a.output.finish == VectorFinish::per_layer ? per_layer_factor(a, share, scratch[2]) : 0.f;
-#pragma unroll 1
-  for (int pass = a.rehearse && a.input.source != VectorSource::embedding ? 0 : 1; pass < 2; ++pass) {
-    const bool rehearsal = pass == 0;
-    if (!rehearsal) {
-      ptx::wait_for_dependencies();
-      mark(a.trace, 1);
-      if (a.late) ptx::launch_dependents();
-    }
-    float x[kChunks * 8];
-    if (a.w.cols <= kSharedVector) {
-      if (a.input.source == VectorSource::plain) {
+      a.output.finish == VectorFinish::per_layer ? per_layer_factor(a, share, factor_scratch) : 0.f;
+  ptx::wait_for_dependencies();
+  mark(a.trace, 1);
+  if (a.late) ptx::launch_dependents();
+
+  float x[kChunks * 8];
+  if (a.w.cols <= kSharedVector) {
+    if (a.input.source == VectorSource::plain) {
 #pragma unroll 4
-        for (int i = threadIdx.x; i < a.w.cols / 4; i += kThreads)
-          reinterpret_cast<float4*>(vector)[i] = load4(a.input.in, i);
-      } else {
-        prepare_vector(a, gains, vector, scratch, rehearsal);
-      }
-      __syncthreads();
-      load_share(vector + share.slice * a.slice_cols, a.slice_cols, x);
+      for (int i = threadIdx.x; i < a.w.cols / 4; i += kThreads)
+        reinterpret_cast<float4*>(vector)[i] = load4(a.input.in, i);
     } else {
-      load_share(a.input.in + share.slice * a.slice_cols, a.slice_cols, x);
+      prepare_vector<kVectors>(a, gains, vector, scratch);
     }
-    if (!rehearsal) mark(a.trace, 2);
-    multiply_rows(a, share, ring, x, sums, rehearsal);
-    write_outputs(a, share, sums, factor, best, rehearsal);
     __syncthreads();
+    load_share(vector + share.slice * a.slice_cols, a.slice_cols, x);
+  } else {
+    load_share(a.input.in + share.slice * a.slice_cols, a.slice_cols, x);
   }
+  mark(a.trace, 2);
+  multiply_rows(a, share, ring, x, sums);
+  write_outputs(a, share, sums, factor, best);
   mark(a.trace, 3);
 }
 
 __global__ void __launch_bounds__(kThreads)
-    pick_kernel(const float* values, const int32_t* ids, int count, int32_t* drawn) {
+    pick_kernel(const float* values, const int32_t* ids, int count, int32_t* drawn, int32_t* host_token) {
   __shared__ Candidate scratch[kWarps];
   ptx::launch_dependents();
   ptx::wait_for_dependencies();
   Candidate best = no_candidate();
   for (int i = threadIdx.x; i < count; i += kThreads) best = better(best, {values[i], ids[i]});
   best = block_best<kThreads>(best, scratch);
-  if (threadIdx.x == 0) *drawn = token_of(best);
+  if (threadIdx.x == 0) *drawn = *host_token = token_of(best);
+}
+
+// The first 4 KB are read whatever the size: one trip over the bus for what most steps need.
+__global__ void __launch_bounds__(kThreads) fetch_kernel(const int32_t* from, int32_t* to, int32_t* token,
+                                                         const int32_t* drawn) {
+  ptx::launch_dependents();
+  ptx::wait_for_dependencies();
+  const int i = threadIdx.x, words = *reinterpret_cast<const volatile int32_t*>(from);
+  const int4 first = reinterpret_cast<const int4*>(from)[i];
+  reinterpret_cast<int4*>(to)[i] = first;
+  for (int j = i + kThreads; j * 4 < words; j += kThreads)
+    reinterpret_cast<int4*>(to)[j] = reinterpret_cast<const int4*>(from)[j];
+  __syncthreads();
+  if (i == 0 && *token < 0) *token = max(0, drawn[~*token]);
 }
 
 /// The fewest slices whose share of the vector fits a lane's registers; 0 when there is no such number.
@@ -374,16 +382,14 @@ int slices_of(int cols) {
 
 }  // namespace
 
-int matvec_ring_bytes = 96 * 1024;
+int matvec_ring_bytes = 56 * 1024;
 unsigned long long* phase_trace = nullptr;
-int rehearse = 0;
 
 bool matvec_supports(int cols) { return slices_of(cols) > 0; }
 
 void matvec(Queue& queue, MatvecArgs args) {
   const int slices = slices_of(args.w.cols), gated = args.output.finish == VectorFinish::gated_gelu ? 1 : 0;
   const int outputs = args.w.rows >> gated, ctas = std::min(queue.sm_count, outputs);
-  args.rehearse = rehearse;
   args.slices_shift = std::countr_zero(static_cast<unsigned>(slices));
   args.slice_cols = args.w.cols / slices;
   args.stages = std::clamp(matvec_ring_bytes / (kWarps * args.slice_cols * 2), 2, kMostStages);
@@ -392,11 +398,18 @@ void matvec(Queue& queue, MatvecArgs args) {
   const std::size_t vector = args.w.cols <= kSharedVector ? args.w.cols : 0;
   const std::size_t sums = static_cast<std::size_t>(divide_up(outputs, ctas) << gated) * slices;
   const std::size_t bytes = static_cast<std::size_t>(kWarps) * args.stages * args.slice_cols * 2 + (vector + sums) * 4;
-  launch(queue, matvec_kernel, dim3(ctas), kThreads, bytes, args);
+  constexpr int kFewVectors = 2, kManyVectors = 4;  // float4 per thread of the residual stream
+  const bool few = args.w.cols <= kFewVectors * kThreads * 4;
+  launch(queue, few ? matvec_kernel<kFewVectors> : matvec_kernel<kManyVectors>, dim3(ctas), kThreads, bytes, args);
 }
 
-void pick_candidate(Queue& queue, const float* values, const int32_t* ids, int count, int32_t* drawn) {
-  launch(queue, pick_kernel, dim3(1), kThreads, 0, values, ids, count, drawn);
+void pick_candidate(Queue& queue, const float* values, const int32_t* ids, int count, int32_t* drawn,
+                    int32_t* host_token) {
+  launch(queue, pick_kernel, dim3(1), kThreads, 0, values, ids, count, drawn, host_token);
+}
+
+void fetch_step(Queue& queue, const int32_t* from, int32_t* to, int32_t* token, const int32_t* drawn) {
+  launch(queue, fetch_kernel, dim3(1), kThreads, 0, from, to, token, drawn);
 }
 
 }  // namespace carat::cuda

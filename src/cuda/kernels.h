@@ -50,6 +50,12 @@ enum class Finish {
   cap          // cap * tanh(y / cap), float32; plain float32 when cap is 0
 };
 
+/// Where partial sums may go: `floats` of room at `data`.
+struct Workspace {
+  float* data;
+  std::size_t floats;
+};
+
 struct MatmulOutput {
   Finish finish = Finish::store;
   float* out = nullptr;           // store, cap: [tokens, rows]
@@ -57,12 +63,7 @@ struct MatmulOutput {
   const float* factor = nullptr;  // gelu_times: row t begins at t * factor_stride
   int factor_stride = 0;
   float cap = 0.f;
-};
-
-/// Where partial sums may go: `floats` of room at `data`.
-struct Workspace {
-  float* data;
-  std::size_t floats;
+  Workspace workspace{};          // gelu_times of many tokens: room for partial sums
 };
 
 /// How many bfloat16 passes over the activations a matmul of `tokens` rows makes.

@@ -127,6 +127,19 @@ __global__ void __launch_bounds__(kThreads, 2) tiled_kernel(MatmulArgs a) {
   T::store(a, acc, first_row, first_token);
 }
 
+// One CTA per token.
+__global__ void __launch_bounds__(kThreads) gelu_times_kernel(MatmulArgs a, PartialSums sums) {
+  ptx::launch_dependents();
+  ptx::wait_for_dependencies();
+  for (int row = threadIdx.x; row < a.w.rows; row += kThreads) {
+    float v = 0.f;
+#pragma unroll 8
+    for (int part = 0; part < sums.parts; ++part)
+      v += sums.data[part * sums.stride + static_cast<std::size_t>(blockIdx.x) * a.w.rows + row];
+    finish(a, 0, blockIdx.x, row, v);
+  }
+}
+
 template <int kTokens, int kPasses, bool kGated>
 void launch_tiled(Queue& queue, const MatmulArgs& a) {
   const dim3 grid(divide_up(a.tokens, kTokens), divide_up(a.w.rows, kTileRows), a.splits);
@@ -163,8 +176,11 @@ void run(Queue& queue, const MatmulArgs& a) {
 
 int matmul_passes(int tokens) { return tokens <= 64 ? 2 : 1; }
 
+/// A per-layer gate has too few rows to occupy the GPU in one piece.
 void matmul(Queue& queue, const Matrix& w, Split x, int tokens, const MatmulOutput& output) {
-  run(queue, {w, x, tokens, 1, output});
+  if (output.finish != Finish::gelu_times || tokens <= kNarrowTokens) return run(queue, {w, x, tokens, 1, output});
+  const PartialSums sums = matmul_partial(queue, w, x, tokens, output.workspace);
+  launch(queue, gelu_times_kernel, dim3(tokens), kThreads, 0, MatmulArgs{w, x, tokens, 1, output}, sums);
 }
 
 PartialSums matmul_partial(Queue& queue, const Matrix& w, Split x, int tokens, Workspace workspace) {

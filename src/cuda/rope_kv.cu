@@ -29,6 +29,7 @@ __global__ void __launch_bounds__(kWarps * 32) rope_kv_kernel(RopeKvArgs a) {
   float squares = 0.f;
   for (int i = lane; i < d; i += 32) {
     float v = 0.f;
+#pragma unroll 8
     for (int part = 0; part < a.sums.parts; ++part) v += a.sums.data[part * a.sums.stride + from + i];
     head[i] = v;
     squares += v * v;

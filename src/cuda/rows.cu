@@ -45,16 +45,22 @@ __global__ void __launch_bounds__(kThreads) add_norm_kernel(AddNormArgs a) {
   ptx::wait_for_dependencies();
   const int d = a.d_model;
   const std::size_t base = static_cast<std::size_t>(blockIdx.x) * d;
+  const float* branch = a.branch.data + base;
   float squares = 0.f;
-  for (int i = threadIdx.x; i < d; i += kThreads) {
-    float v = 0.f;
-    for (int part = 0; part < a.branch.parts; ++part) v += a.branch.data[part * a.branch.stride + base + i];
-    row[i] = v;
-    squares += v * v;
+  for (int i = threadIdx.x; i < d / 4; i += kThreads) {
+    float4 v = make_float4(0.f, 0.f, 0.f, 0.f);
+#pragma unroll 8
+    for (int part = 0; part < a.branch.parts; ++part) {
+      const float4 p = reinterpret_cast<const float4*>(branch + part * a.branch.stride)[i];
+      v = make_float4(v.x + p.x, v.y + p.y, v.z + p.z, v.w + p.w);
+    }
+    reinterpret_cast<float4*>(row)[i] = v;
+    squares += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
   }
   const float scale = rsqrtf(block_sum<kThreads>(squares, scratch[0]) / static_cast<float>(d) + a.eps);
   squares = 0.f;
-  for (int i = threadIdx.x; i < d; i += kThreads) {  // each thread re-reads what it wrote itself
+#pragma unroll 4
+  for (int i = threadIdx.x; i < d; i += kThreads) {
     const float v = (a.x[base + i] + row[i] * scale * a.gain[i]) * a.scalar;
     row[i] = v;
     a.x[base + i] = v;

@@ -6,8 +6,8 @@
 namespace carat::cuda {
 namespace {
 
-/// Beyond this position full attention is split over the whole GPU.
-constexpr int kLongContext = 512;
+/// From kLongContext on full attention is split over the whole GPU; before kMiddleContext half the tile suffices.
+constexpr int kMiddleContext = 256, kLongContext = 512;
 /// The residual stream passes through the shared memory of every CTA.
 constexpr int kMostWidth = 4096;
 
@@ -15,6 +15,12 @@ const bfloat16* weights(const Linear& w) { return reinterpret_cast<const bfloat1
 
 int64_t qkv_rows(const AttentionPlan& a) {
   return a.q.rows + (a.writes_kv ? a.k.rows : 0) + (a.v ? a.v.rows : 0);
+}
+
+/// Half of what a middle context or a window needs while the context is short: room for the next kernel's weights.
+int tile_keys(int head_dim, bool short_context) {
+  const int most = head_dim > 256 ? 32 : 64;
+  return short_context ? most / 2 : most;
 }
 
 }  // namespace
@@ -52,13 +58,23 @@ SingleRow::SingleRow(const ModelPlan& plan, const KvStorage& kv, const CudaBlock
   candidate_ids_ = DeviceArray<int32_t>(static_cast<std::size_t>(queue.sm_count));
 }
 
-void SingleRow::run(const DeviceStep& step, int position, float* logits, int32_t* drawn) {
+SingleRow::Context SingleRow::context_of(int position) {
+  return position < kMiddleContext ? kShort : position < kLongContext ? kMiddle : kLong;
+}
+
+void SingleRow::run(const DeviceStep& step, int position, const StepUpload& upload, int slot, float* logits,
+                    int32_t* drawn, int32_t* host_token) {
   if (queue_.status != cudaSuccess) return;
-  const bool long_context = position >= kLongContext;
-  Captured& captured = graphs_[long_context];
+  const Context context = context_of(position);
+  Captured& captured = graphs_[context][static_cast<std::size_t>(slot)];
   const Key key{step.tokens, step.suppressed, step.tables.pages, step.suppressed_count, logits};
   if (!captured.graph || captured.key != key) {
-    captured.graph = Graph::capture(queue_.stream, [&] { enqueue(step, long_context, logits, drawn); });
+    captured.graph = Graph::capture(queue_.stream, [&] {
+      fetch_step(queue_, upload.host_words(slot), upload.device_words(), step.tokens, drawn);
+      enqueue_layers(step, context, logits);
+      pick_candidate(queue_, candidate_values_.data(), candidate_ids_.data(), std::min(queue_.sm_count, plan_.vocab),
+                     drawn, host_token);
+    });
     captured.key = key;
   }
   if (queue_.status == cudaSuccess) captured.graph.launch(queue_.stream);
@@ -121,9 +137,9 @@ PerLayerFactor SingleRow::per_layer_factor(int layer) const {
   return factor;
 }
 
-void SingleRow::attend(const LayerPlan& l, const DeviceStep& step, bool long_context) {
+void SingleRow::attend(const LayerPlan& l, const DeviceStep& step, Context context) {
   const AttentionPlan& a = l.attention;
-  if (long_context && a.window == 0) {
+  if (context == kLong && a.window == 0) {
     RopeKvArgs rope{};
     rope.sums = {qkv_.data(), 1, 0};
     rope.heads = a.heads;
@@ -169,26 +185,25 @@ void SingleRow::attend(const LayerPlan& l, const DeviceStep& step, bool long_con
   args.position = step.all.places.positions;
   args.tables = step.tables;
   args.context = context_.data();
-  args.rehearse = rehearse;
+  args.tile_keys = tile_keys(a.head_dim, context == kShort);
   if (phase_trace) args.trace = phase_trace, phase_trace += 4;
   decode_attention(queue_, args);
 }
 
-void SingleRow::enqueue(const DeviceStep& step, bool long_context, float* logits, int32_t* drawn) {
+void SingleRow::enqueue_layers(const DeviceStep& step, Context context, float* logits) {
   const auto store = [](float* out) {
     VectorOutput output;
     output.out = out;
     return output;
   };
   now_ = 0;
-  resolve_tokens(queue_, step.tokens, 1, drawn);
   if (plan_.ple_dim > 0)
     multiply(plan_.ple_project, plan_.ple_project.rows, embedding(step, nullptr, nullptr),
              store(ple_.data()));
   VectorInput next = embedding(step, plan_.first_norm.data(), x_[now_].data());
   for (const LayerPlan& l : plan_.layers) {
     multiply(l.attention.q, qkv_rows(l.attention), next, store(qkv_.data()));
-    attend(l, step, long_context);
+    attend(l, step, context);
     multiply(l.attention.o, l.attention.o.rows, plain(context_.data()), store(branch_.data()));
     VectorOutput hidden = store(hidden_.data());
     hidden.finish = VectorFinish::gated_gelu;
@@ -215,8 +230,6 @@ void SingleRow::enqueue(const DeviceStep& step, bool long_context, float* logits
   head.candidate_values = candidate_values_.data();
   head.candidate_ids = candidate_ids_.data();
   multiply(plan_.head, plan_.head.rows, next, head);
-  pick_candidate(queue_, candidate_values_.data(), candidate_ids_.data(),
-                 std::min(queue_.sm_count, plan_.vocab), drawn);
 }
 
 }  // namespace carat::cuda

@@ -69,9 +69,8 @@ std::size_t StepUpload::append_tiles(const Rows& rows, int group, TileList& list
   return append<AttentionTile>(tiles);
 }
 
-DeviceStep StepUpload::upload(Queue& queue, int slot, const StepRows& step,
-                              std::span<const int32_t> suppressed) {
-  words_.clear();
+DeviceStep StepUpload::pack(int slot, const StepRows& step, std::span<const int32_t> suppressed) {
+  words_.assign(kWordsPer16Bytes, 0);  // their number, filled in below
   DeviceStep out;
   const int32_t* base = device_.data();
   const std::size_t tokens = append<int32_t>(step.all.tokens);
@@ -103,12 +102,16 @@ DeviceStep StepUpload::upload(Queue& queue, int slot, const StepRows& step,
 
   PinnedArray<int32_t>& staging = staging_[static_cast<std::size_t>(slot)];
   CHECK(words_.size() <= staging.size());
+  words_[0] = static_cast<int32_t>(words_.size());
   std::copy(words_.begin(), words_.end(), staging.data());
-  if (queue.status == cudaSuccess) {
-    queue.status = cudaMemcpyAsync(device_.data(), staging.data(), words_.size() * sizeof(int32_t),
-                                   cudaMemcpyHostToDevice, queue.stream);
-  }
   return out;
+}
+
+void StepUpload::copy(Queue& queue, int slot) const {
+  if (queue.status != cudaSuccess) return;
+  const int32_t* words = host_words(slot);
+  queue.status = cudaMemcpyAsync(device_.data(), words, static_cast<std::size_t>(words[0]) * sizeof(int32_t),
+                                 cudaMemcpyHostToDevice, queue.stream);
 }
 
 }  // namespace carat::cuda

@@ -38,8 +38,13 @@ class StepUpload {
  public:
   StepUpload(const ModelPlan& plan, const RunnerOptions& limits);
 
-  /// Enqueues the copy. `slot` is 0 or 1; a slot may be written again once its step has been collected.
-  DeviceStep upload(Queue& queue, int slot, const StepRows& step, std::span<const int32_t> suppressed);
+  /// Writes the step into pinned memory. `slot` is 0 or 1; a slot may be written again once its step has been collected.
+  DeviceStep pack(int slot, const StepRows& step, std::span<const int32_t> suppressed);
+  /// Enqueues the copy to the device.
+  void copy(Queue& queue, int slot) const;
+  /// The same words for a kernel that copies them itself; the first one is their number.
+  const int32_t* host_words(int slot) const { return staging_[static_cast<std::size_t>(slot)].data(); }
+  int32_t* device_words() const { return device_.data(); }
 
  private:
   template <class T>
