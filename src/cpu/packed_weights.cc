@@ -115,7 +115,7 @@ class PanelPacker {
     for (int64_t panel = panels.first; panel < panels.last; ++panel) {
       const int64_t first = panel * kPanelRows, count = std::min<int64_t>(kPanelRows, source.rows - first);
       for (int64_t r = 0; r < count; ++r) {
-        decode_row(source, first + r, row_.data());
+        kernels_.decode_row(source, first + r, 1.f, row_.data());
         convert_row(matrix_.format, row_.data(), source.cols,
                     converted_.data() + row_size * static_cast<std::size_t>(r));
       }
