@@ -105,7 +105,8 @@ Measurement measure_model(const BenchOptions& options) {
   const auto start = Clock::now();
   LoadedModel model = load_model(options.model);
   const int32_t bos = bos_token(model);
-  const int longest = std::max(options.prompt, context) + options.tokens;
+  const int longest = static_cast<int>(std::min<int64_t>(
+      int64_t{std::max(options.prompt, context)} + options.tokens, model.plan.max_positions));
   const RunnerOptions limits = size_kv(model.plan.kv_groups, longest, options.batch,
                                        std::max(options.batch, std::min(options.prompt, 512)));
   EngineOptions settings = engine_options(model);

@@ -101,10 +101,10 @@ struct TensorTotals {
 
 TensorTotals count_tensors(const Checkpoint& checkpoint) {
   TensorTotals totals;
-  for (const auto& [name_, tensor] : checkpoint.tensors()) {
+  for (const auto& [name, tensor] : checkpoint.tensors()) {
     ++totals.count;
     totals.bytes += tensor.bytes.size();
-    totals.bytes_by_dtype[std::string(name(tensor.dtype))] += tensor.bytes.size();
+    totals.bytes_by_dtype[tensor.dtype_name] += tensor.bytes.size();
   }
   return totals;
 }

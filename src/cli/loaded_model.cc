@@ -57,7 +57,10 @@ EngineOptions engine_options(const LoadedModel& model) {
 }
 
 int32_t bos_token(const LoadedModel& model) {
-  return model.generation.bos_token_id.value_or(model.config.bos_token_id);
+  const int32_t bos = model.generation.bos_token_id.value_or(model.config.bos_token_id);
+  if (bos < 0)
+    fail(ErrorKind::unsupported, "config.json: bos_token_id is null, but every prompt begins with bos");
+  return bos;
 }
 
 }  // namespace carat

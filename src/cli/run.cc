@@ -56,7 +56,8 @@ SamplingParams sampling_params(const RunOptions& options, const GenerationConfig
 
 /// Tokens that the sequence may grow to: as many as asked for, or as this prompt and its reply need.
 int context_size(const RunOptions& options, int prompt_tokens, int max_positions) {
-  return std::min(options.context > 0 ? options.context : prompt_tokens + options.max_tokens, max_positions);
+  const int64_t wanted = options.context > 0 ? options.context : int64_t{prompt_tokens} + options.max_tokens;
+  return static_cast<int>(std::min<int64_t>(wanted, max_positions));
 }
 
 Engine make_engine(LoadedModel model, std::shared_ptr<const Tokenizer> tokenizer, const RunOptions& options,

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/utf8.h"
 
 namespace carat {
 namespace {
@@ -40,7 +41,7 @@ WeightFormat weight_format(const Tensor& tensor, const Checkpoint& checkpoint) {
       return WeightFormat::bf16;
     default:
       fail(ErrorKind::unsupported, checkpoint.file_name(tensor), ": tensor ", tensor.name, " has dtype ",
-           name(tensor.dtype), "; weights may be BF16, F16 or F32");
+           in_quotes(tensor.dtype_name), "; weights may be BF16, F16 or F32");
   }
 }
 
@@ -66,16 +67,16 @@ class TensorReader {
   }
 
   Linear matrix(const std::string& name, int64_t rows, int64_t cols) {
-    return view(get(name, {{rows, cols}}), rows, cols);
+    return view(get(name, std::array{rows, cols}), rows, cols);
   }
 
   /// Experts are stored [experts, rows, cols]; seen here as one matrix of experts * rows rows.
   Linear stacked_matrix(const std::string& name, int64_t experts, int64_t rows, int64_t cols) {
-    return view(get(name, {{experts, rows, cols}}), experts * rows, cols);
+    return view(get(name, std::array{experts, rows, cols}), experts * rows, cols);
   }
 
   Vec vector(const std::string& name, int64_t size) {
-    const Linear row = view(get(name, {{size}}), 1, size);
+    const Linear row = view(get(name, std::array{size}), 1, size);
     auto& values = storage_.vectors.emplace_back(std::make_unique<float[]>(static_cast<std::size_t>(size)));
     decode_row(row, 0, values.get());
     return {values.get(), static_cast<std::size_t>(size)};
@@ -104,13 +105,13 @@ class TensorReader {
     return tensor;
   }
 
-  const Tensor& get(const std::string& name, std::initializer_list<std::vector<int64_t>> shape) {
+  const Tensor& get(const std::string& name, std::span<const int64_t> shape) {
     const Tensor* tensor = find(prefix_ + name);
     if (!tensor) {
       fail(ErrorKind::corrupt, checkpoint_.directory().string(), ": tensor ", prefix_, name, " of shape ",
-           shape_text(*shape.begin()), " is missing");
+           shape_text(shape), " is missing");
     }
-    expect_shape(*tensor, *shape.begin());
+    expect_shape(*tensor, shape);
     return *tensor;
   }
 
@@ -136,7 +137,8 @@ class TensorReader {
 
 int group_of(AttentionKind kind) { return kind == AttentionKind::full ? kFullGroup : kSlidingGroup; }
 
-/// Fills the two groups and returns each layer's row in its group. Layers of a kind share one page shape.
+/// Fills the two groups and returns each layer's row in its group. Layers of a kind share one page shape, as
+/// ModelConfig promises.
 std::vector<int> assign_kv_rows(const ModelConfig& config, std::array<KvGroup, kKvGroups>& groups) {
   groups[kSlidingGroup].window = config.sliding_window;
   std::vector<int> rows(config.layers.size());
@@ -146,10 +148,6 @@ std::vector<int> assign_kv_rows(const ModelConfig& config, std::array<KvGroup, k
     if (layer.kv_donor != static_cast<int>(i)) {
       rows[i] = rows[static_cast<std::size_t>(layer.kv_donor)];
       continue;
-    }
-    if (group.layers > 0 && (group.kv_heads != layer.kv_heads || group.head_dim != layer.head_dim)) {
-      fail(ErrorKind::unsupported, "config.json: layer ", i, " has ", layer.kv_heads, " KV heads of size ",
-           layer.head_dim, ", earlier layers of its kind have ", group.kv_heads, " of size ", group.head_dim);
     }
     group.kv_heads = layer.kv_heads;
     group.head_dim = layer.head_dim;
@@ -335,7 +333,7 @@ std::size_t bytes_per_token(const ModelPlan& plan) {
 
 std::size_t kv_bytes_per_token(const ModelPlan& plan, std::size_t element_bytes) {
   const KvGroup& full = plan.kv_groups[kFullGroup];
-  return 2 * element_bytes * static_cast<std::size_t>(full.layers * full.kv_heads * full.head_dim);
+  return 2 * element_bytes * static_cast<std::size_t>(int64_t{full.layers} * full.kv_heads * full.head_dim);
 }
 
 }  // namespace carat

@@ -4,44 +4,35 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <functional>
 
 #include "base/error.h"
 #include "io/checkpoint_writer.h"
 #include "support/golden.h"
+#include "support/temp_directory.h"
 
 namespace carat {
 namespace {
-
-std::string_view dtype_name(const Tensor& tensor) { return name(tensor.dtype); }
 
 /// The checkpoint tests/data/<base> with its list of tensors edited.
 class EditedPlan : public testing::Test {
  protected:
   using Tensors = std::vector<TensorToWrite>;
 
-  void SetUp() override {
-    directory_ = std::filesystem::path(testing::TempDir()) /
-                 testing::UnitTest::GetInstance()->current_test_info()->name();
-    std::filesystem::create_directories(directory_);
-  }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
-
   ModelPlan plan(const std::string& base, const std::function<void(Tensors&)>& edit, bool tied = true) {
     const auto original = Checkpoint::open(test_checkpoint(base));
     Tensors tensors;
     for (const auto& [key, tensor] : original->tensors()) {
       tensors.push_back({key,
-                         std::string(dtype_name(tensor)),
+                         tensor.dtype_name,
                          tensor.shape,
                          {reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size()}});
     }
     edit(tensors);
-    std::ofstream(directory_ / "model.safetensors", std::ios::binary) << safetensors_file(tensors);
+    directory_.write("model.safetensors", safetensors_file(tensors));
     ModelConfig config = load_model_config(test_checkpoint(base));
     config.tie_word_embeddings = tied;
-    return make_plan(config, Checkpoint::open(directory_));
+    return make_plan(config, Checkpoint::open(directory_.path()));
   }
 
   std::string failure(const std::string& base, const std::function<void(Tensors&)>& edit, bool tied = true) {
@@ -65,7 +56,7 @@ class EditedPlan : public testing::Test {
     for (TensorToWrite& tensor : tensors) tensor.name = std::string(prefix) + tensor.name.substr(kOld.size());
   }
 
-  std::filesystem::path directory_;
+  TempDirectory directory_;
 };
 
 TEST_F(EditedPlan, EveryPrefixInUseIsFound) {
