@@ -20,7 +20,7 @@ inline constexpr int kDepth = 512;
 inline int64_t min_of(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /// How a matrix product of many tokens goes through memory, so that the activations it uses again and again
-/// stay in half of a 2 MiB L2 cache. Whole rows of at least 128 tokens fit: that many tokens at a time, each
+/// stay in half of a 2 MiB L2 cache. Whole rows of at least 256 tokens fit: that many tokens at a time, each
 /// panel from its beginning to its end. Otherwise 512 tokens at a time, and all panels take their turn with
 /// one block of columns.
 struct Blocking {
@@ -30,7 +30,7 @@ struct Blocking {
 
 inline Blocking choose_blocking(int64_t activation_row_bytes, int tokens) {
   const int64_t fitting = (1 << 20) / activation_row_bytes;
-  const bool whole_panels = fitting >= min_of(tokens, 128);
+  const bool whole_panels = fitting >= min_of(tokens, 256);
   const int64_t most = whole_panels ? fitting : 512, blocks = (tokens + most - 1) / most;
   return {static_cast<int>((tokens + blocks - 1) / blocks), whole_panels};
 }

@@ -176,6 +176,23 @@ TEST_P(MatmulTest, LargestWeightsAndActivationsDoNotOverflow) {
   }
 }
 
+// All sets but the scalar one fuse multiply and add, and all add up in the same order.
+TEST(MatmulAcrossInstructionSets, VectorSetsGiveTheSameBits) {
+  if (!isa_available(Isa::avx2) || !isa_available(Isa::avx512)) GTEST_SKIP() << "needs AVX2 and AVX-512";
+  const Kernels &narrow = kernels_for(Isa::avx2), &wide = kernels_for(Isa::avx512);
+  for (const WeightFormat format :
+       {WeightFormat::f16, WeightFormat::bf16, WeightFormat::int8, WeightFormat::int4}) {
+    for (const int tokens : {1, 7, 30}) {
+      const StoredMatrix stored(format, 45, 700, 6);
+      const PackedMatrix packed_narrow(narrow, stored.linear), packed_wide(wide, stored.linear);
+      const Inputs inputs_narrow(narrow, tokens, 700, 2), inputs_wide(wide, tokens, 700, 2);
+      EXPECT_EQ(multiply(narrow, packed_narrow.weights, inputs_narrow.from(0), tokens),
+                multiply(wide, packed_wide.weights, inputs_wide.from(0), tokens))
+          << format_name(format) << " tokens " << tokens;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Kernels, MatmulTest, testing::ValuesIn(available_isas()), isa_test_name);
 
 }  // namespace
