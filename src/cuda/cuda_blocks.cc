@@ -80,8 +80,10 @@ KvLayer KvStorage::layer(const AttentionPlan& a) const {
   const std::size_t layer = page_elements(group, page_tokens_) / static_cast<std::size_t>(group.layers);
   float16* keys =
       storage_[static_cast<std::size_t>(a.kv_group)].data() + static_cast<std::size_t>(a.kv_layer) * layer;
-  return {keys,         page_elements(group, page_tokens_), layer / 4,  layer / 2,
-          page_tokens_, a.kv_heads,                         a.head_dim, a.kv_group};
+  return {keys,         page_elements(group, page_tokens_),
+          layer / 4,    layer / 2,
+          page_tokens_, a.kv_heads,
+          a.head_dim,   a.kv_group};
 }
 
 void KvStorage::copy_page(Queue& queue, const PageCopy& copy) const {

@@ -11,8 +11,8 @@
 
 namespace carat::cuda {
 
-/// K/V storage: per group [pages, layers, 4, kv_heads, page_tokens, head_dim] float16; the 4 are the high halves of K and
-/// of V, then their low halves.
+/// K/V storage: per group [pages, layers, 4, kv_heads, page_tokens, head_dim] float16; the 4 are the high
+/// halves of K and of V, then their low halves.
 class KvStorage {
  public:
   KvStorage(const ModelPlan& plan, const RunnerOptions& limits);

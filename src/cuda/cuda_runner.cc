@@ -97,9 +97,12 @@ class CudaRunner final : public Runner {
  public:
   CudaRunner(ModelPlan plan, const RunnerOptions& limits, const Device& device, bool fused_single_rows)
       : plan_(std::move(plan)),
-        info_{
-            device.name(), limits,         bytes_per_token(plan_), kv_bytes_per_token(plan_, 2 * sizeof(float16)),
-            plan_.vocab,   plan_.kv_groups},
+        info_{device.name(),
+              limits,
+              bytes_per_token(plan_),
+              kv_bytes_per_token(plan_, 2 * sizeof(float16)),
+              plan_.vocab,
+              plan_.kv_groups},
         queue_{stream_, device.overlaps_launches(), device.sm_count(), cudaSuccess},
         weights_(upload_weights(plan_)),
         kv_(plan_, limits),
@@ -124,7 +127,7 @@ class CudaRunner final : public Runner {
   /// One of the two steps that may be in flight.
   struct Slot {
     Event done;
-    PinnedArray<int32_t> tokens;            // room for any step: captured graphs know its address
+    PinnedArray<int32_t> tokens;  // room for any step: captured graphs know its address
     PinnedArray<float> logits;
     std::size_t rows = 0;
     bool logits_back = false, return_logits = false, tokens_back = false;
@@ -231,8 +234,8 @@ void CudaRunner::run(const StepInput& step, std::span<const int32_t> tokens, Slo
   copy_back(step, slot);
 }
 
-/// A step has hundreds of launches, which take the host longer than the GPU needs for few rows. A shape seen before is
-/// captured and from then on replayed with one launch.
+/// A step has hundreds of launches, which take the host longer than the GPU needs for few rows. A shape seen
+/// before is captured and from then on replayed with one launch.
 void CudaRunner::run_blocks(const DeviceStep& device, const StepRows& rows, bool draw) {
   constexpr std::size_t kMostShapes = 64;
   const auto launch_all = [&] {
@@ -241,8 +244,9 @@ void CudaRunner::run_blocks(const DeviceStep& device, const StepRows& rows, bool
     forward(blocks_, plan_, rows);
     if (draw) draw_on_device(device, device.tail.count);
   };
-  const auto known = std::ranges::find_if(
-      shapes_, [&](const Shape& s) { return s.step == device && s.logits == logits_.data() && s.draw == draw; });
+  const auto known = std::ranges::find_if(shapes_, [&](const Shape& s) {
+    return s.step == device && s.logits == logits_.data() && s.draw == draw;
+  });
   if (known == shapes_.end()) {
     if (shapes_.size() == kMostShapes) shapes_.pop_front();
     shapes_.push_back({device, logits_.data(), draw, {}});

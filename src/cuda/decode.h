@@ -50,43 +50,29 @@ struct VectorOutput {
   int32_t* candidate_ids = nullptr;
 };
 
-extern unsigned long long* phase_trace;
-#ifdef __CUDACC__
-__device__ inline void mark(unsigned long long* trace, int i) {
-  if (trace && threadIdx.x == 0 && blockIdx.x == 0 && blockIdx.y == 0) {
-    unsigned long long t;
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
-    trace[i] = t;
-  }
-}
-#endif
-
 struct MatvecArgs {
   Matrix w;
   VectorInput input;
   VectorOutput output;
-  /// Lets the next kernel start only once all before this one have ended; what follows may then read their results before
-  /// its own wait.
+  /// Lets the next kernel start only once all before this one have ended; what follows may then read their
+  /// results before its own wait.
   bool late = false;
-  unsigned long long* trace = nullptr;
   // Set by matvec():
   int outputs_each, outputs_rest;  // outputs per CTA; the first `outputs_rest` CTAs have one more
-  int slices_shift, slice_cols;  // the columns are split over the warps of a CTA
-  int stages;              // rows (slices of them) that a warp has in flight
+  int slices_shift, slice_cols;    // the columns are split over the warps of a CTA
+  int stages;                      // rows (slices of them) that a warp has in flight
 };
 
 /// Whether matvec() can multiply a matrix of so many columns.
 bool matvec_supports(int cols);
-/// Shared memory for weights in flight, per CTA.
-extern int matvec_ring_bytes;
 void matvec(Queue& queue, MatvecArgs args);
 
 /// The drawn token from the candidates of the head: for the next step, and for the host (pinned memory).
 void pick_candidate(Queue& queue, const float* values, const int32_t* ids, int count, int32_t* drawn,
                     int32_t* host_token);
 
-/// Reads a step's words from pinned memory, of which the first is their number, and resolves its only token. A kernel
-/// that reads over the bus costs less than a copy between two graphs.
+/// Reads a step's words from pinned memory, of which the first is their number, and resolves its only token.
+/// A kernel that reads over the bus costs less than a copy between two graphs.
 void fetch_step(Queue& queue, const int32_t* from, int32_t* to, int32_t* token, const int32_t* drawn);
 
 struct DecodeAttentionArgs {
@@ -103,7 +89,6 @@ struct DecodeAttentionArgs {
   PageTables tables;
   float* context;  // [heads, head_dim]
   int tile_keys;   // keys of a CTA that are on chip at once
-  unsigned long long* trace = nullptr;
 };
 /// CTAs that share out the keys of a head.
 inline constexpr int kAttentionCluster = 8;

@@ -1,9 +1,9 @@
 // Attention of one row: norms and rotation of q, k and v, the append to the pages, softmax(q K^T) V.
 //
 // Every query head has a cluster of eight CTAs that share out its keys. Keys and values of earlier tokens are
-// brought on chip before the kernel waits for its input; the row's own come from the input itself. The parts are joined through the
-// cluster's shared memory, so the output projection finds one finished vector. Heads that share a kv head
-// read its keys from L2: fine for short contexts; attention.cu serves the long ones.
+// brought on chip before the kernel waits for its input; the row's own come from the input itself. The parts
+// are joined through the cluster's shared memory, so the output projection finds one finished vector. Heads
+// that share a kv head read its keys from L2: fine for short contexts; attention.cu serves the long ones.
 #include <cooperative_groups.h>
 
 #include "cuda/decode.h"
@@ -20,7 +20,7 @@ constexpr float kLog2e = 1.4426950408889634f;
 
 template <int kHeadDim>
 struct Shape {
-  static constexpr int kChunks = kHeadDim / 8;            // 16-byte chunks of a key
+  static constexpr int kChunks = kHeadDim / 8;  // 16-byte chunks of a key
   static constexpr int kPairs = kHeadDim / 2;
   static constexpr int kKeyGroups =
       kThreads / kPairs > 0 ? kThreads / kPairs : 1;  // threads per pair of dims
@@ -36,7 +36,8 @@ struct Shared {
   float scratch[3][kWarps];
 };
 
-/// kv_address() with reads past L1: before the wait, the page table may have been written by a kernel that overlaps.
+/// kv_address() with reads past L1: before the wait, the page table may have been written by a kernel that
+/// overlaps.
 __device__ float16* fresh_kv_address(const DecodeAttentionArgs& a, int position, int kv_head) {
   const KvLayer& kv = a.kv;
   const int page = __ldcg(a.tables.pages + __ldcg(a.tables.offset + kv.group) + position / kv.page_tokens);
@@ -55,8 +56,8 @@ __device__ inline Keys keys_of(int position, int window, int rank) {
   return {first, min(first + each, position + 1)};
 }
 
-/// Starts the copy of keys and values [first, last). A tile is four planes of tile_keys vectors, in the order of the
-/// pages: K, V, low halves of K, of V.
+/// Starts the copy of keys and values [first, last). A tile is four planes of tile_keys vectors, in the order
+/// of the pages: K, V, low halves of K, of V.
 template <int kHeadDim>
 __device__ void load_tile(const DecodeAttentionArgs& a, float16* tile, int first, int last, int kv_head) {
   using S = Shape<kHeadDim>;
@@ -130,7 +131,7 @@ __device__ void prepare(const DecodeAttentionArgs& a, Shared<kHeadDim>& s, int h
     for (int w = 0; w < kWarps; ++w) sum += s.scratch[i][w];
     scale[i] = rsqrtf(sum / static_cast<float>(kHeadDim) + a.eps);
   }
-  const auto norm_and_rotate = [&](float* x, float to_unit, const float (&gain)[2]) {
+  const auto norm_and_rotate = [&](float* x, float to_unit, const float(&gain)[2]) {
     const int j = threadIdx.x;
     float first = x[j] * to_unit * gain[0], second = x[j + kHalf] * to_unit * gain[1];
     rotate(first, second, c.sine, c.cosine);
@@ -150,7 +151,8 @@ __device__ void prepare(const DecodeAttentionArgs& a, Shared<kHeadDim>& s, int h
 
 /// The row's own key and value: into the tile, and by the first head of each kv head into the pages.
 template <int kHeadDim>
-__device__ void append(const DecodeAttentionArgs& a, const Shared<kHeadDim>& s, float16* tile, int key, float16* page) {
+__device__ void append(const DecodeAttentionArgs& a, const Shared<kHeadDim>& s, float16* tile, int key,
+                       float16* page) {
   const int plane = a.tile_keys * kHeadDim;
 #pragma unroll 1
   for (int i = threadIdx.x; i < kHeadDim; i += kThreads) {
@@ -236,10 +238,10 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ Shared<kHeadDim> s;
   float16* tile = reinterpret_cast<float16*>(shared);
   const cg::cluster_group cluster = cg::this_cluster();
-  mark(a.trace, 0);
   ptx::launch_dependents();
-  // Before the wait may be read: what the host sent (position, page tables), the pages of earlier tokens, and what layers
-  // before this one appended: their down projections let nothing start before everything in front of them had ended.
+  // Before the wait may be read: what the host sent (position, page tables), the pages of earlier tokens, and
+  // what layers before this one appended: their down projections let nothing start before everything in front
+  // of them had ended.
   const int head = blockIdx.y, position = __ldcg(a.position), rank = static_cast<int>(cluster.block_rank());
   const int group_size = a.heads / a.kv.kv_heads, kv_head = head / group_size;
   const Keys range = keys_of(position, a.window, rank);
@@ -249,10 +251,8 @@ __global__ void __launch_bounds__(kThreads)
   const PairConstants constants = load_constants<kHeadDim>(a, position);
   float16* page = appends && head % group_size == 0 ? fresh_kv_address(a, position, kv_head) : nullptr;
   ptx::wait_for_dependencies();
-  mark(a.trace, 1);
 
   prepare<kHeadDim>(a, s, head, appends, constants);
-  mark(a.trace, 2);
   Running run;
 #pragma unroll 1
   for (int first = range.first; first < range.last; first += a.tile_keys) {
@@ -298,14 +298,15 @@ __global__ void __launch_bounds__(kThreads)
     }
     a.context[head * kHeadDim + dim] = sum / weight;
   }
-  mark(a.trace, 3);
   cluster.sync();  // nobody leaves while its shared memory is read
 #endif
 }
 
 template <int kHeadDim>
 void launch_decode_attention(Queue& queue, const DecodeAttentionArgs& a) {
-  launch(queue, LaunchShape{dim3(kCluster, a.heads), kThreads, static_cast<std::size_t>(a.tile_keys) * kHeadDim * 4 * sizeof(float16), kCluster},
+  launch(queue,
+         LaunchShape{dim3(kCluster, a.heads), kThreads,
+                     static_cast<std::size_t>(a.tile_keys) * kHeadDim * 4 * sizeof(float16), kCluster},
          decode_attention_kernel<kHeadDim>, a);
 }
 

@@ -17,17 +17,25 @@
 namespace carat::cuda {
 namespace {
 
-constexpr int kWarpsShift = 3, kWarps = 1 << kWarpsShift, kThreads = 32 * kWarps, kMostStages = 8, kMostSliceCols = 1536, kMostSlices = 8;
-constexpr int kChunks = kMostSliceCols / 256;   // 16-byte loads of a lane per slice
-constexpr int kSharedVector = 4096;  // longer plain vectors go straight to registers
+constexpr int kWarpsShift = 3, kWarps = 1 << kWarpsShift, kThreads = 32 * kWarps, kMostStages = 8,
+              kMostSliceCols = 1536, kMostSlices = 8;
+/// Weights in flight per CTA. More only lengthens the queue in front of the small reads that the next product
+/// waits for.
+constexpr int kRingBytes = 48 * 1024;
+/// Registers are rationed as for three CTAs per multiprocessor, which keeps the reads before the wait there;
+/// shared memory then admits two: this product and the next. With a third one in flight all three slow down.
+constexpr int kRegisterCtas = 3;
+constexpr std::size_t kFewestSharedBytes = 80 * 1024;
+constexpr int kChunks = kMostSliceCols / 256;  // 16-byte loads of a lane per slice
+constexpr int kSharedVector = 4096;            // longer plain vectors go straight to registers
 
-/// How a CTA's share of the outputs is laid out over its warps. Everything is a shift: a division is twenty instructions,
-/// and a kernel that runs for two microseconds can't afford to fetch much code.
+/// How a CTA's share of the outputs is laid out over its warps. Everything is a shift: a division is twenty
+/// instructions, and a kernel that runs for two microseconds can't afford to fetch much code.
 struct Share {
-  int first, count;       // outputs of this CTA
-  int rows_shift;         // 1 when gated: two rows of W per output
+  int first, count;  // outputs of this CTA
+  int rows_shift;    // 1 when gated: two rows of W per output
   int slice, group, groups_shift;
-  const bfloat16* base;   // this warp's first item
+  const bfloat16* base;  // this warp's first item
 
   __device__ Share(const MatvecArgs& a) {
     const int cta = blockIdx.x, warp = threadIdx.x / 32;
@@ -149,16 +157,19 @@ __device__ inline float4 block_sums(float4 v, float4* scratch) {
   return total;
 }
 
-/// Computes x and the vector that the product needs of it; leaves the vector in shared memory. With y = branch * gain and
-/// c = 1 / rms(branch), |x + c y|^2 = |x|^2 + 2 c x.y + c^2 |y|^2: both norms need only one round of sums.
+/// Computes x and the vector that the product needs of it; leaves the vector in shared memory. With y =
+/// branch * gain and c = 1 / rms(branch), |x + c y|^2 = |x|^2 + 2 c x.y + c^2 |y|^2: both norms need only one
+/// round of sums.
 template <int kVectors>
-__device__ void prepare_vector(const MatvecArgs& a, const Gains<kVectors>& gains, float* vector, float4* scratch) {
+__device__ void prepare_vector(const MatvecArgs& a, const Gains<kVectors>& gains, float* vector,
+                               float4* scratch) {
   const VectorInput& in = a.input;
   const int d = a.w.cols, vectors = d / 4;
   const bool embedding = in.source == VectorSource::embedding;
   const float4 zero = make_float4(0.f, 0.f, 0.f, 0.f);
   const uint2* row = nullptr;
-  if (embedding) row = reinterpret_cast<const uint2*>(in.embedding + static_cast<std::size_t>(__ldcg(in.token)) * d);
+  if (embedding)
+    row = reinterpret_cast<const uint2*>(in.embedding + static_cast<std::size_t>(__ldcg(in.token)) * d);
   float4 x[kVectors], y[kVectors], sums = zero;  // |branch|^2, |x|^2, x.y, |y|^2
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
@@ -189,7 +200,8 @@ __device__ void prepare_vector(const MatvecArgs& a, const Gains<kVectors>& gains
     float4 r = make_float4((x[v].x + c * y[v].x) * in.scalar, (x[v].y + c * y[v].y) * in.scalar,
                            (x[v].z + c * y[v].z) * in.scalar, (x[v].w + c * y[v].w) * in.scalar);
     if (in.x_out && blockIdx.x == 0) reinterpret_cast<float4*>(in.x_out)[i] = r;
-    if (in.norm_gain) r = times(make_float4(r.x * scale, r.y * scale, r.z * scale, r.w * scale), gains.norm[v]);
+    if (in.norm_gain)
+      r = times(make_float4(r.x * scale, r.y * scale, r.z * scale, r.w * scale), gains.norm[v]);
     reinterpret_cast<float4*>(vector)[i] = r;
   }
 }
@@ -229,10 +241,10 @@ __device__ float multiply(const uint4* w, int slice_chunks, const float (&x)[kCh
   return even + odd;
 }
 
-/// All products of this warp; sums[slice][row of the CTA]. One row at a time: a warp has a thousand cycles for each until
-/// memory delivers the next one, so a short loop is worth more than overlapped reductions.
-__device__ void multiply_rows(const MatvecArgs& a, const Share& share, Ring& ring, const float (&x)[kChunks * 8],
-                              float* sums) {
+/// All products of this warp; sums[slice][row of the CTA]. One row at a time: a warp has a thousand cycles
+/// for each until memory delivers the next one, so a short loop is worth more than overlapped reductions.
+__device__ void multiply_rows(const MatvecArgs& a, const Share& share, Ring& ring,
+                              const float (&x)[kChunks * 8], float* sums) {
   float* mine = sums + share.slice * (share.count << share.rows_shift);
 #pragma unroll 1
   for (int item = 0; item < ring.items(); ++item) {
@@ -243,8 +255,8 @@ __device__ void multiply_rows(const MatvecArgs& a, const Share& share, Ring& rin
   }
 }
 
-/// The factor of this thread's output of a per-layer gate, the rows of whose W are the layer's ple_dim. Read before the
-/// wait: the projection had ended before anything behind the first two products could start.
+/// The factor of this thread's output of a per-layer gate, the rows of whose W are the layer's ple_dim. Read
+/// before the wait: the projection had ended before anything behind the first two products could start.
 __device__ float per_layer_factor(const MatvecArgs& a, const Share& share, float* scratch) {
   const PerLayerFactor& f = a.output.factor;
   float square_sum = 0.f;
@@ -258,10 +270,12 @@ __device__ float per_layer_factor(const MatvecArgs& a, const Share& share, float
   const float scale = rsqrtf(square_sum / static_cast<float>(a.w.rows) + a.input.eps) * f.project_scale;
   const int i = share.first + static_cast<int>(threadIdx.x), token = __ldcg(a.input.token);
   const bfloat16* row = f.table + (token < f.table_rows ? token : 0) * f.table_stride;
-  return (__ldcg(f.raw + i) * scale * f.gain[i] + __bfloat162float(row[i]) * f.table_scale) * 0.7071067811865476f;
+  return (__ldcg(f.raw + i) * scale * f.gain[i] + __bfloat162float(row[i]) * f.table_scale) *
+         0.7071067811865476f;
 }
 
-__device__ __noinline__ void write_logits(const MatvecArgs& a, const Share& share, float* sums, Candidate* scratch) {
+__device__ __noinline__ void write_logits(const MatvecArgs& a, const Share& share, float* sums,
+                                          Candidate* scratch) {
   const VectorOutput& o = a.output;
 #pragma unroll 1
   for (int i = threadIdx.x; i < o.suppressed_count; i += kThreads) {
@@ -284,7 +298,8 @@ __device__ __noinline__ void write_logits(const MatvecArgs& a, const Share& shar
 }
 
 /// Adds the slices in order and turns sums into outputs.
-__device__ void write_outputs(const MatvecArgs& a, const Share& share, float* sums, float factor, Candidate* best) {
+__device__ void write_outputs(const MatvecArgs& a, const Share& share, float* sums, float factor,
+                              Candidate* best) {
   const int rows = share.count << share.rows_shift, slices = 1 << a.slices_shift;
   __syncthreads();
   if (slices > 1) {
@@ -301,13 +316,15 @@ __device__ void write_outputs(const MatvecArgs& a, const Share& share, float* su
 #pragma unroll 1
   for (int i = threadIdx.x; i < share.count; i += kThreads) {
     float v = sums[i << share.rows_shift];
-    if (a.output.finish != VectorFinish::store) v = gelu_tanh(v) * (share.rows_shift ? sums[2 * i + 1] : factor);
+    if (a.output.finish != VectorFinish::store)
+      v = gelu_tanh(v) * (share.rows_shift ? sums[2 * i + 1] : factor);
     a.output.out[share.first + i] = v;
   }
 }
 
 template <int kVectors>
-__global__ void __launch_bounds__(kThreads, 3) matvec_kernel(const __grid_constant__ MatvecArgs a) {
+__global__ void __launch_bounds__(kThreads, kRegisterCtas)
+    matvec_kernel(const __grid_constant__ MatvecArgs a) {
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ uint64_t barriers[kWarps][kMostStages];
   __shared__ float4 scratch[kWarps];
@@ -317,14 +334,12 @@ __global__ void __launch_bounds__(kThreads, 3) matvec_kernel(const __grid_consta
   float* vector = reinterpret_cast<float*>(shared + kWarps * ring_bytes);
   float* sums = vector + (a.w.cols <= kSharedVector ? a.w.cols : 0);
   const Share share(a);
-  mark(a.trace, 0);
   if (!a.late) ptx::launch_dependents();
   Ring ring(a, share, shared + warp * ring_bytes, barriers[warp]);
   const Gains<kVectors> gains(a.input, a.w.cols);
   const float factor =
       a.output.finish == VectorFinish::per_layer ? per_layer_factor(a, share, factor_scratch) : 0.f;
   ptx::wait_for_dependencies();
-  mark(a.trace, 1);
   if (a.late) ptx::launch_dependents();
 
   float x[kChunks * 8];
@@ -341,10 +356,8 @@ __global__ void __launch_bounds__(kThreads, 3) matvec_kernel(const __grid_consta
   } else {
     load_share(a.input.in + share.slice * a.slice_cols, a.slice_cols, x);
   }
-  mark(a.trace, 2);
   multiply_rows(a, share, ring, x, sums);
   write_outputs(a, share, sums, factor, best);
-  mark(a.trace, 3);
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -359,8 +372,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // The first 4 KB are read whatever the size: one trip over the bus for what most steps need.
-__global__ void __launch_bounds__(kThreads) fetch_kernel(const int32_t* from, int32_t* to, int32_t* token,
-                                                         const int32_t* drawn) {
+__global__ void __launch_bounds__(kThreads)
+    fetch_kernel(const int32_t* from, int32_t* to, int32_t* token, const int32_t* drawn) {
   ptx::launch_dependents();
   ptx::wait_for_dependencies();
   const int i = threadIdx.x, words = *reinterpret_cast<const volatile int32_t*>(from);
@@ -382,9 +395,6 @@ int slices_of(int cols) {
 
 }  // namespace
 
-int matvec_ring_bytes = 56 * 1024;
-unsigned long long* phase_trace = nullptr;
-
 bool matvec_supports(int cols) { return slices_of(cols) > 0; }
 
 void matvec(Queue& queue, MatvecArgs args) {
@@ -392,15 +402,17 @@ void matvec(Queue& queue, MatvecArgs args) {
   const int outputs = args.w.rows >> gated, ctas = std::min(queue.sm_count, outputs);
   args.slices_shift = std::countr_zero(static_cast<unsigned>(slices));
   args.slice_cols = args.w.cols / slices;
-  args.stages = std::clamp(matvec_ring_bytes / (kWarps * args.slice_cols * 2), 2, kMostStages);
+  args.stages = std::clamp(kRingBytes / (kWarps * args.slice_cols * 2), 2, kMostStages);
   args.outputs_each = outputs / ctas;
   args.outputs_rest = outputs % ctas;
   const std::size_t vector = args.w.cols <= kSharedVector ? args.w.cols : 0;
   const std::size_t sums = static_cast<std::size_t>(divide_up(outputs, ctas) << gated) * slices;
-  const std::size_t bytes = static_cast<std::size_t>(kWarps) * args.stages * args.slice_cols * 2 + (vector + sums) * 4;
+  const std::size_t ring = static_cast<std::size_t>(kWarps) * args.stages * args.slice_cols * 2;
+  const std::size_t bytes = std::max(ring + (vector + sums) * 4, kFewestSharedBytes);
   constexpr int kFewVectors = 2, kManyVectors = 4;  // float4 per thread of the residual stream
   const bool few = args.w.cols <= kFewVectors * kThreads * 4;
-  launch(queue, few ? matvec_kernel<kFewVectors> : matvec_kernel<kManyVectors>, dim3(ctas), kThreads, bytes, args);
+  launch(queue, few ? matvec_kernel<kFewVectors> : matvec_kernel<kManyVectors>, dim3(ctas), kThreads, bytes,
+         args);
 }
 
 void pick_candidate(Queue& queue, const float* values, const int32_t* ids, int count, int32_t* drawn,

@@ -19,7 +19,8 @@ struct Queue {
   bool overlap = true;  // programmatic dependent launch (sm_90 and later)
   int sm_count = 1;
   cudaError_t status = cudaSuccess;
-  std::unordered_map<const void*, std::size_t> prepared{};  // kernels and the dynamic shared memory they may use
+  std::unordered_map<const void*, std::size_t>
+      prepared{};  // kernels and the dynamic shared memory they may use
 };
 
 /// A matrix [rows, width] as the tensor cores read it: value = hi + lo keeps 16 bits of mantissa, so that two
@@ -63,7 +64,7 @@ struct MatmulOutput {
   const float* factor = nullptr;  // gelu_times: row t begins at t * factor_stride
   int factor_stride = 0;
   float cap = 0.f;
-  Workspace workspace{};          // gelu_times of many tokens: room for partial sums
+  Workspace workspace{};  // gelu_times of many tokens: room for partial sums
 };
 
 /// How many bfloat16 passes over the activations a matmul of `tokens` rows makes.
@@ -128,9 +129,10 @@ struct PageTables {
   bool operator==(const PageTables&) const = default;
 };
 
-/// One layer's keys and values, float16 pairs: value = high + low has 22 bits. The high half of K of page p, kv head h, slot
-/// s begins at keys + p * page_stride + (h * page_tokens + s) * head_dim; V follows `value_offset` later, and the low
-/// halves `low_offset` after the high ones. Many rows read the high halves only.
+/// One layer's keys and values, float16 pairs: value = high + low has 22 bits. The high half of K of page p,
+/// kv head h, slot s begins at keys + p * page_stride + (h * page_tokens + s) * head_dim; V follows
+/// `value_offset` later, and the low halves `low_offset` after the high ones. Many rows read the high halves
+/// only.
 struct KvLayer {
   float16* keys;
   std::size_t page_stride, value_offset, low_offset;

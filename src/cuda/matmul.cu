@@ -178,7 +178,8 @@ int matmul_passes(int tokens) { return tokens <= 64 ? 2 : 1; }
 
 /// A per-layer gate has too few rows to occupy the GPU in one piece.
 void matmul(Queue& queue, const Matrix& w, Split x, int tokens, const MatmulOutput& output) {
-  if (output.finish != Finish::gelu_times || tokens <= kNarrowTokens) return run(queue, {w, x, tokens, 1, output});
+  if (output.finish != Finish::gelu_times || tokens <= kNarrowTokens)
+    return run(queue, {w, x, tokens, 1, output});
   const PartialSums sums = matmul_partial(queue, w, x, tokens, output.workspace);
   launch(queue, gelu_times_kernel, dim3(tokens), kThreads, 0, MatmulArgs{w, x, tokens, 1, output}, sums);
 }

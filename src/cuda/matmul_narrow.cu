@@ -22,8 +22,8 @@ __device__ uint4 load_weights(const Matrix& w, int tile_row, int block, int quad
 }
 
 /// `end`: the first column that is not this CTA's; beyond it weights may be loaded, but count for nothing.
-__device__ inline uint4 load_activations(const bfloat16* x, int end, int cols, int tokens, int token, int block,
-                                         int quad) {
+__device__ inline uint4 load_activations(const bfloat16* x, int end, int cols, int tokens, int token,
+                                         int block, int quad) {
   const int column = block * kBlock + quad * 8;
   if (token >= tokens || column >= end) return make_uint4(0, 0, 0, 0);
   return *reinterpret_cast<const uint4*>(x + static_cast<std::size_t>(token) * cols + column);
@@ -87,7 +87,8 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(MatmulArgs a) {
 #pragma unroll
     for (int c = 0; c < 4; ++c) sums[warp][m][lane][c] = acc[m][c];
   __syncthreads();
-  // Sum e of a tile: lane e / 4's register e % 4, that is row e / 16 (+ 8 for the upper registers), token 2 (e / 4 % 4).
+  // Sum e of a tile: lane e / 4's register e % 4, that is row e / 16 (+ 8 for the upper registers), token 2
+  // (e / 4 % 4).
   for (int e = threadIdx.x; e < 128; e += kThreads) {
     const int from = e / 4, c = e % 4;
     float total[kRowTiles] = {};

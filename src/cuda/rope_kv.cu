@@ -1,7 +1,8 @@
 // From the raw q, k, v of the projections to what attention reads:
 //   q = rope(norm(q) * q_norm)   float16, [rows, heads, head_dim]
 //   K = rope(norm(k) * k_norm)   float16 pairs, into the pages
-//   V = norm(v)                  float16 pairs, into the pages; v is the raw k where the model has no v ("K = V")
+//   V = norm(v)                  float16 pairs, into the pages; v is the raw k where the model has no v ("K =
+//   V")
 // Norms bound all three, so float16 can't overflow, and it is eight times finer than bfloat16 at the same
 // size.
 #include "cuda/kv_address.h"

@@ -6,8 +6,11 @@
 namespace carat::cuda {
 namespace {
 
-/// From kLongContext on full attention is split over the whole GPU; before kMiddleContext half the tile suffices.
-constexpr int kMiddleContext = 256, kLongContext = 512;
+/// From here on full attention is split over the whole GPU.
+constexpr int kLongContext = 512;
+/// Keys and values that a CTA of attention has on chip at once: room for the next kernel's weights must
+/// remain.
+constexpr int kAttentionTileBytes = 64 * 1024;
 /// The residual stream passes through the shared memory of every CTA.
 constexpr int kMostWidth = 4096;
 
@@ -17,10 +20,10 @@ int64_t qkv_rows(const AttentionPlan& a) {
   return a.q.rows + (a.writes_kv ? a.k.rows : 0) + (a.v ? a.v.rows : 0);
 }
 
-/// Half of what a middle context or a window needs while the context is short: room for the next kernel's weights.
-int tile_keys(int head_dim, bool short_context) {
-  const int most = head_dim > 256 ? 32 : 64;
-  return short_context ? most / 2 : most;
+/// Each key takes four vectors of float16: two halves of K and of V.
+int tile_keys(int head_dim) {
+  constexpr int kMost = 64;
+  return std::min(kMost, kAttentionTileBytes / (4 * 2 * head_dim));
 }
 
 }  // namespace
@@ -58,22 +61,18 @@ SingleRow::SingleRow(const ModelPlan& plan, const KvStorage& kv, const CudaBlock
   candidate_ids_ = DeviceArray<int32_t>(static_cast<std::size_t>(queue.sm_count));
 }
 
-SingleRow::Context SingleRow::context_of(int position) {
-  return position < kMiddleContext ? kShort : position < kLongContext ? kMiddle : kLong;
-}
-
 void SingleRow::run(const DeviceStep& step, int position, const StepUpload& upload, int slot, float* logits,
                     int32_t* drawn, int32_t* host_token) {
   if (queue_.status != cudaSuccess) return;
-  const Context context = context_of(position);
-  Captured& captured = graphs_[context][static_cast<std::size_t>(slot)];
+  const bool long_context = position >= kLongContext;
+  Captured& captured = graphs_[long_context][static_cast<std::size_t>(slot)];
   const Key key{step.tokens, step.suppressed, step.tables.pages, step.suppressed_count, logits};
   if (!captured.graph || captured.key != key) {
     captured.graph = Graph::capture(queue_.stream, [&] {
       fetch_step(queue_, upload.host_words(slot), upload.device_words(), step.tokens, drawn);
-      enqueue_layers(step, context, logits);
-      pick_candidate(queue_, candidate_values_.data(), candidate_ids_.data(), std::min(queue_.sm_count, plan_.vocab),
-                     drawn, host_token);
+      enqueue_layers(step, long_context, logits);
+      pick_candidate(queue_, candidate_values_.data(), candidate_ids_.data(),
+                     std::min(queue_.sm_count, plan_.vocab), drawn, host_token);
     });
     captured.key = key;
   }
@@ -119,7 +118,6 @@ void SingleRow::multiply(const Linear& w, int64_t rows, const VectorInput& input
   args.w = {weights(w), static_cast<int>(rows), static_cast<int>(w.cols)};
   args.input = input;
   args.output = output;
-  if (phase_trace) args.trace = phase_trace, phase_trace += 4;
   args.late = late || input.source == VectorSource::embedding;
   matvec(queue_, args);
 }
@@ -137,9 +135,9 @@ PerLayerFactor SingleRow::per_layer_factor(int layer) const {
   return factor;
 }
 
-void SingleRow::attend(const LayerPlan& l, const DeviceStep& step, Context context) {
+void SingleRow::attend(const LayerPlan& l, const DeviceStep& step, bool long_context) {
   const AttentionPlan& a = l.attention;
-  if (context == kLong && a.window == 0) {
+  if (long_context && a.window == 0) {
     RopeKvArgs rope{};
     rope.sums = {qkv_.data(), 1, 0};
     rope.heads = a.heads;
@@ -185,12 +183,11 @@ void SingleRow::attend(const LayerPlan& l, const DeviceStep& step, Context conte
   args.position = step.all.places.positions;
   args.tables = step.tables;
   args.context = context_.data();
-  args.tile_keys = tile_keys(a.head_dim, context == kShort);
-  if (phase_trace) args.trace = phase_trace, phase_trace += 4;
+  args.tile_keys = tile_keys(a.head_dim);
   decode_attention(queue_, args);
 }
 
-void SingleRow::enqueue_layers(const DeviceStep& step, Context context, float* logits) {
+void SingleRow::enqueue_layers(const DeviceStep& step, bool long_context, float* logits) {
   const auto store = [](float* out) {
     VectorOutput output;
     output.out = out;
@@ -203,7 +200,7 @@ void SingleRow::enqueue_layers(const DeviceStep& step, Context context, float* l
   VectorInput next = embedding(step, plan_.first_norm.data(), x_[now_].data());
   for (const LayerPlan& l : plan_.layers) {
     multiply(l.attention.q, qkv_rows(l.attention), next, store(qkv_.data()));
-    attend(l, step, context);
+    attend(l, step, long_context);
     multiply(l.attention.o, l.attention.o.rows, plain(context_.data()), store(branch_.data()));
     VectorOutput hidden = store(hidden_.data());
     hidden.finish = VectorFinish::gated_gelu;

@@ -17,10 +17,10 @@ class SingleRow {
   /// All arguments outlive the object; `plan` points to device memory.
   SingleRow(const ModelPlan& plan, const KvStorage& kv, const CudaBlocks& blocks, Queue& queue);
 
-  /// Enqueues the step that `upload` has packed into `slot`: its logits [vocab] and the id of the largest of them,
-  /// suppressed ids apart, for the next step (`drawn`) and for the host (`host_token`, pinned).
-  void run(const DeviceStep& step, int position, const StepUpload& upload, int slot, float* logits, int32_t* drawn,
-           int32_t* host_token);
+  /// Enqueues the step that `upload` has packed into `slot`: its logits [vocab] and the id of the largest of
+  /// them, suppressed ids apart, for the next step (`drawn`) and for the host (`host_token`, pinned).
+  void run(const DeviceStep& step, int position, const StepUpload& upload, int slot, float* logits,
+           int32_t* drawn, int32_t* host_token);
 
  private:
   /// What a captured graph has burnt in.
@@ -37,12 +37,8 @@ class SingleRow {
     Graph graph;
   };
 
-  /// Contexts share kernels, but not all their sizes.
-  enum Context { kShort, kMiddle, kLong, kContexts };
-  static Context context_of(int position);
-
-  void attend(const LayerPlan& l, const DeviceStep& step, Context context);
-  void enqueue_layers(const DeviceStep& step, Context context, float* logits);
+  void attend(const LayerPlan& l, const DeviceStep& step, bool long_context);
+  void enqueue_layers(const DeviceStep& step, bool long_context, float* logits);
   void multiply(const Linear& w, int64_t rows, const VectorInput& input, const VectorOutput& output,
                 bool late = false);
   VectorInput plain(const float* in) const;
@@ -59,7 +55,7 @@ class SingleRow {
   DeviceArray<float> qkv_, context_, branch_, hidden_, ple_, parts_, candidate_values_;
   DeviceArray<float16> q_;
   DeviceArray<int32_t> candidate_ids_;
-  std::array<std::array<Captured, 2>, kContexts> graphs_;  // by context and slot
+  std::array<std::array<Captured, 2>, 2> graphs_;  // for short and for long contexts, by slot
 };
 
 }  // namespace carat::cuda

@@ -23,7 +23,8 @@ struct DeviceRows {
   bool operator==(const DeviceRows&) const = default;
 };
 
-/// Equal for steps of equal shape: only the memory behind the pointers differs, so a captured graph can be replayed.
+/// Equal for steps of equal shape: only the memory behind the pointers differs, so a captured graph can be
+/// replayed.
 struct DeviceStep {
   DeviceRows all, tail;
   int32_t* tokens = nullptr;  // of `all`, writable: negative ones are still to be resolved
@@ -38,7 +39,8 @@ class StepUpload {
  public:
   StepUpload(const ModelPlan& plan, const RunnerOptions& limits);
 
-  /// Writes the step into pinned memory. `slot` is 0 or 1; a slot may be written again once its step has been collected.
+  /// Writes the step into pinned memory. `slot` is 0 or 1; a slot may be written again once its step has been
+  /// collected.
   DeviceStep pack(int slot, const StepRows& step, std::span<const int32_t> suppressed);
   /// Enqueues the copy to the device.
   void copy(Queue& queue, int slot) const;

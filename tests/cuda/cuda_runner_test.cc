@@ -95,8 +95,7 @@ TEST_P(CudaRunnerOn, EveryStepSizeEqualsTheReference) {
   const std::vector<int32_t> tokens = some_tokens(150);
   const std::vector<float> expected = all_logits(*reference, plan_, tokens, 150);
   for (int chunk : {1, 2, 8, 9, 16, 17, 32, 40, 64, 65, 128, 150}) {
-    EXPECT_LE(largest_difference(all_logits(*runner_, plan_, tokens, chunk), expected),
-              tolerance(chunk))
+    EXPECT_LE(largest_difference(all_logits(*runner_, plan_, tokens, chunk), expected), tolerance(chunk))
         << "chunk " << chunk;
   }
 }
