@@ -9,7 +9,7 @@ function(carat_isa name number)
   target_link_libraries(carat_cpu_${name} PRIVATE carat_options)
   target_compile_definitions(carat_cpu_${name} PRIVATE CARAT_ISA=${name} CARAT_ISA_NUMBER=${number})
   target_compile_options(carat_cpu_${name} PRIVATE -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math
-    -fno-strict-aliasing     $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized -Wno-maybe-uninitialized> ${ARGN})
+    -fno-strict-aliasing $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized -Wno-maybe-uninitialized> ${ARGN})
   target_sources(carat_cpu PRIVATE $<TARGET_OBJECTS:carat_cpu_${name}>)
 endfunction()
 
