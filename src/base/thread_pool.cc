@@ -28,9 +28,9 @@ ThreadPool::ThreadPool(int threads) {
   if (threads <= 0) threads = cores;
   may_spin_ = threads <= cores;
   workers_.reserve(static_cast<std::size_t>(threads - 1));
+  claims_ = std::vector<Claim>(static_cast<std::size_t>(threads - 1));
   try {
-    for (int thread = 1; thread < threads; ++thread)
-      workers_.emplace_back(&ThreadPool::worker_loop, this, thread);
+    for (int part = 1; part < threads; ++part) workers_.emplace_back(&ThreadPool::worker_loop, this, part);
   } catch (const std::system_error& error) {
     const std::size_t started = workers_.size() + 1;
     stop();
@@ -50,24 +50,39 @@ void ThreadPool::stop() {
 }
 
 void ThreadPool::run_region(Region region, const void* work) {
-  if (!workers_.empty()) {
-    region_ = region;
-    work_ = work;
-    unfinished_.store(static_cast<uint32_t>(workers_.size()), std::memory_order_relaxed);
-    epoch_.fetch_add(1, std::memory_order_release);
-    epoch_.notify_all();  // no system call unless somebody sleeps
-  }
+  if (workers_.empty()) return region(work, 0);
+  region_ = region;
+  work_ = work;
+  unfinished_.store(static_cast<uint32_t>(workers_.size()), std::memory_order_relaxed);
+  const uint32_t epoch = epoch_.fetch_add(1, std::memory_order_release) + 1;
+  epoch_.notify_all();  // no system call unless somebody sleeps
   region(work, 0);
+  uint32_t taken_over = 0;
+  for (int part = 1; part < size(); ++part) {
+    if (!claim(part, epoch)) continue;
+    region(work, part);
+    ++taken_over;
+  }
+  unfinished_.fetch_sub(taken_over, std::memory_order_relaxed);
   while (const uint32_t unfinished = unfinished_.load(std::memory_order_acquire)) {
     await_change(unfinished_, unfinished);
   }
 }
 
-void ThreadPool::worker_loop(int thread) {
-  for (uint32_t seen = 0;; ++seen) {
+bool ThreadPool::claim(int part, uint32_t epoch) {
+  // A region ends only when all its parts were claimed, so the one before is what an unclaimed part shows.
+  uint32_t before = epoch - 1;
+  return claims_[static_cast<std::size_t>(part) - 1].epoch.compare_exchange_strong(before, epoch,
+                                                                                   std::memory_order_acq_rel);
+}
+
+void ThreadPool::worker_loop(int part) {
+  for (uint32_t seen = 0;;) {
     await_change(epoch_, seen);
+    seen = epoch_.load(std::memory_order_acquire);
     if (stopping_.load(std::memory_order_relaxed)) return;
-    region_(work_, thread);
+    if (!claim(part, seen)) continue;  // came too late
+    region_(work_, part);
     if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) unfinished_.notify_one();
   }
 }

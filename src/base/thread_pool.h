@@ -1,6 +1,7 @@
-// The threads of the CPU backend. A region is one function that every thread calls with its own number; the
-// caller is thread 0 and works too. Who does what is decided by the number alone, so results can't depend on
-// timing.
+// The threads of the CPU backend. A region is one function that is called once per part, with as many parts
+// as there are threads; the caller works too. What a part does is decided by its number alone, so results
+// can't depend on timing. Which thread runs it can: on a busy machine the caller takes over parts whose
+// worker has not got a core yet.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -24,14 +25,16 @@ class ThreadPool {
   /// writes is visible to the caller and to later regions. `work` must not throw and must not call run().
   template <class Work>
   void run(const Work& work) {
-    run_region([](const void* w, int thread) { (*static_cast<const Work*>(w))(thread); }, &work);
+    run_region([](const void* w, int part) { (*static_cast<const Work*>(w))(part); }, &work);
   }
 
  private:
-  using Region = void (*)(const void* work, int thread);
+  using Region = void (*)(const void* work, int part);
 
   void run_region(Region region, const void* work);
-  void worker_loop(int thread);
+  void worker_loop(int part);
+  /// True for exactly one caller: that one runs `part` of region number `epoch`.
+  bool claim(int part, uint32_t epoch);
   void stop();
   /// Waits until `value` differs from `old`: spins for a moment, then sleeps.
   void await_change(const std::atomic<uint32_t>& value, uint32_t old) const;
@@ -41,8 +44,12 @@ class ThreadPool {
   Region region_ = nullptr;  // written before epoch_, so workers that saw the epoch see these
   const void* work_ = nullptr;
   alignas(64) std::atomic<uint32_t> epoch_{0};       // number of the current region
-  alignas(64) std::atomic<uint32_t> unfinished_{0};  // workers still inside it
+  alignas(64) std::atomic<uint32_t> unfinished_{0};  // parts of it that are not done, the caller's own apart
   std::atomic<bool> stopping_{false};
+  struct alignas(64) Claim {
+    std::atomic<uint32_t> epoch{0};  // the last region whose part was claimed
+  };
+  std::vector<Claim> claims_;  // of parts 1, 2, ...
   std::vector<std::thread> workers_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <numeric>
@@ -14,7 +15,7 @@ namespace {
 
 class ThreadPoolOfSize : public testing::TestWithParam<int> {};
 
-TEST_P(ThreadPoolOfSize, CallsEveryThreadOncePerRegion) {
+TEST_P(ThreadPoolOfSize, CallsEveryPartOncePerRegion) {
   ThreadPool pool(GetParam());
   ASSERT_EQ(pool.size(), GetParam());
   std::vector<int> calls(static_cast<std::size_t>(pool.size()));
@@ -22,6 +23,20 @@ TEST_P(ThreadPoolOfSize, CallsEveryThreadOncePerRegion) {
     pool.run([&](int thread) { ++calls[static_cast<std::size_t>(thread)]; });
     for (const int count : calls) ASSERT_EQ(count, region);
   }
+}
+
+// Otherwise a region would last until the machine has given every sleeping worker a core.
+TEST(ThreadPool, TheCallerTakesOverPartsWhoseWorkersAreLate) {
+  ThreadPool pool(32);
+  const auto caller = std::this_thread::get_id();
+  int taken_over = 0;
+  for (int region = 0; region < 200 && taken_over == 0; ++region) {
+    std::this_thread::sleep_for(std::chrono::microseconds(200));  // the workers fall asleep
+    std::vector<std::thread::id> ran_on(32);
+    pool.run([&](int part) { ran_on[static_cast<std::size_t>(part)] = std::this_thread::get_id(); });
+    taken_over = static_cast<int>(std::count(ran_on.begin() + 1, ran_on.end(), caller));
+  }
+  EXPECT_GT(taken_over, 0);
 }
 
 TEST_P(ThreadPoolOfSize, ShowsARegionWhatEarlierOnesWrote) {
