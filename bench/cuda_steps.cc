@@ -91,14 +91,16 @@ void time_steps(Runner& runner, double bandwidth) {
   }
 }
 
-int run(const char* directory, bool fused) {
+int run(const char* directory, std::string_view variant) {
   const double bandwidth = measure_cuda_read_bandwidth({});
   std::printf("plain read: %.2f TB/s\n", bandwidth / 1e12);
   const auto start = Clock::now();
   ModelPlan plan = make_plan(load_model_config(directory), Checkpoint::open(directory));
   const RunnerOptions limits{
       .page_tokens = 32, .pages = {2048, 2048}, .max_step_tokens = 4096, .max_sequences = 256};
-  const auto runner = make_cuda_runner(std::move(plan), limits, {.fused_single_rows = fused});
+  const auto runner =
+      make_cuda_runner(std::move(plan), limits,
+                       {.fast_prompts = variant == "fast", .fused_single_rows = variant != "general"});
   std::printf("loaded in %.3f s\n", ms_since(start) / 1e3);
   time_steps(*runner, bandwidth);
   return 0;
@@ -109,11 +111,11 @@ int run(const char* directory, bool fused) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: bench_cuda_steps CHECKPOINT [general]\n");
+    std::fprintf(stderr, "usage: bench_cuda_steps CHECKPOINT [general | fast]\n");
     return 2;
   }
   try {
-    return carat::run(argv[1], argc < 3 || std::string_view(argv[2]) != "general");
+    return carat::run(argv[1], argc < 3 ? "" : argv[2]);
   } catch (const carat::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

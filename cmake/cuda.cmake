@@ -1,7 +1,7 @@
-# The CUDA backend, or its absence: without nvcc the same symbols say that CUDA is unavailable. The runtime is linked
-# statically, so a binary needs nothing but the driver.
+# The CUDA backend, or its absence: without nvcc the same symbols say that CUDA is unavailable. The runtime is
+# linked statically, so a binary needs nothing but the driver.
 set(CARAT_CUDA_ARCHITECTURES "90a-real" CACHE STRING
-  "GPU architectures to compile for, as in CMAKE_CUDA_ARCHITECTURES; 80-real, 86-real, 89-real, 100-real, 120-real work too")
+  "GPU architectures, as in CMAKE_CUDA_ARCHITECTURES; also 80-real, 86-real, 89-real, 100-real, 120-real")
 
 if(CARAT_CUDA)
   set(CMAKE_CUDA_ARCHITECTURES ${CARAT_CUDA_ARCHITECTURES})
@@ -17,8 +17,8 @@ if(CARAT_CUDA)
   list(FILTER sources EXCLUDE REGEX "/no_cuda\\.cc$")
   file(GLOB kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/*.cu)
   set_target_properties(carat_cuda PROPERTIES SOURCES "${sources};${kernels}")
-  target_compile_options(carat_cuda PRIVATE
-    "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-lineinfo;-Werror=all-warnings;-Xcompiler=-Wall,-Wextra>")
+  set(nvcc_flags --expt-relaxed-constexpr -lineinfo -Werror=all-warnings -Xcompiler=-Wall,-Wextra)
+  target_compile_options(carat_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${nvcc_flags}>")
   target_include_directories(carat_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
   target_link_libraries(carat_cuda PUBLIC CUDA::cudart_static)
 else()

@@ -16,7 +16,7 @@
 namespace carat::cuda {
 namespace {
 
-constexpr int kKeys = 64, kMostSplits = 128;
+constexpr int kKeys = kAttentionKeys, kMostSplits = 128;
 constexpr int kJoinThreads = 256;
 constexpr float kLog2e = 1.4426950408889634f;
 
@@ -28,7 +28,7 @@ struct Shape {
   static constexpr int kKeyTiles = kKeys / kColumnWarps / 8;     // of one warp's share of q K^T
   static constexpr int kDimTiles = kHeadDim / kColumnWarps / 8;  // of one warp's share of P V
   static constexpr int kChunks = kHeadDim / 8;
-  static constexpr int kSharedBytes = ((kRows + 2 * kKeys) * kHeadDim + kRows * kKeys) * 2;
+  static constexpr int kSharedBytes = attention_shared_bytes(kHeadDim, kRows);
 };
 
 /// Element offset of a 16-byte chunk in rows of `kChunks` chunks, permuted against bank conflicts.

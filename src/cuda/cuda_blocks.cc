@@ -96,10 +96,12 @@ void KvStorage::copy_page(Queue& queue, const PageCopy& copy) const {
                                  cudaMemcpyDeviceToDevice, queue.stream);
 }
 
-CudaBlocks::CudaBlocks(const ModelPlan& plan, const KvStorage& kv, const RunnerOptions& limits, Queue& queue)
+CudaBlocks::CudaBlocks(const ModelPlan& plan, const KvStorage& kv, const RunnerOptions& limits, Queue& queue,
+                       bool fast_prompts)
     : plan_(plan),
       kv_(kv),
       queue_(queue),
+      fast_prompts_(fast_prompts),
       xn_(static_cast<std::size_t>(limits.max_step_tokens) * Widths(plan).d),
       context_(static_cast<std::size_t>(limits.max_step_tokens) * Widths(plan).context),
       hidden_(static_cast<std::size_t>(limits.max_step_tokens) * Widths(plan).hidden) {
@@ -149,9 +151,8 @@ void CudaBlocks::begin(const DeviceStep& step, float* logits) {
 }
 
 Split CudaBlocks::split(const SplitArray& array) const {
-  // Few rows wait for the weights anyway, and narrow models are quick and average less rounding noise out.
-  constexpr int kNarrowModel = 1024;
-  const bool two_passes = plan_.d_model < kNarrowModel || matmul_passes(rows()) == 2;
+  constexpr int kFewRows = 64;  // these wait for the weights anyway
+  const bool two_passes = !fast_prompts_ || rows() <= kFewRows;
   return {array.hi.data(), two_passes ? array.lo.data() : nullptr};
 }
 

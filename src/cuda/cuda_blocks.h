@@ -30,7 +30,8 @@ class KvStorage {
 class CudaBlocks {
  public:
   /// `plan` points to device memory; plan, kv and queue outlive the blocks.
-  CudaBlocks(const ModelPlan& plan, const KvStorage& kv, const RunnerOptions& limits, Queue& queue);
+  CudaBlocks(const ModelPlan& plan, const KvStorage& kv, const RunnerOptions& limits, Queue& queue,
+             bool fast_prompts);
 
   static std::size_t bytes(const ModelPlan& plan, const RunnerOptions& limits, int sm_count);
 
@@ -69,6 +70,7 @@ class CudaBlocks {
   const ModelPlan& plan_;
   const KvStorage& kv_;
   Queue& queue_;
+  const bool fast_prompts_;
   std::array<DeviceArray<float>, kKvGroups> frequencies_;  // [rotary_pairs]
   // Activations of the current rows; narrow() moves the rows that stay into the second of each pair.
   std::array<DeviceArray<float>, 2> x_, ple_;

@@ -39,6 +39,7 @@ class Device {
 
   std::string name() const { return "cuda:" + std::to_string(index_); }
   int sm_count() const { return properties_.multiProcessorCount; }
+  int shared_bytes_per_block() const { return static_cast<int>(properties_.sharedMemPerBlockOptin); }
   bool overlaps_launches() const { return properties_.major >= 9; }
 
  private:
@@ -64,6 +65,17 @@ void require_supported(const ModelPlan& plan) {
       fail(ErrorKind::unsupported, "matrix ", role, " has ", w.cols,
            " columns: the CUDA backend needs a multiple of ", kColumnStep);
   });
+}
+
+void require_shared_memory(const ModelPlan& plan, const Device& device) {
+  constexpr int kMostTileRows = 64;
+  for (const KvGroup& group : plan.kv_groups) {
+    const int needed = attention_shared_bytes(group.head_dim, kMostTileRows);
+    if (group.layers == 0 || needed <= device.shared_bytes_per_block()) continue;
+    fail(ErrorKind::unsupported, device.name(), " has ", device.shared_bytes_per_block() / 1024,
+         " KB of shared memory per block; attention with heads of size ", group.head_dim, " needs ",
+         needed / 1024);
+  }
 }
 
 void require_memory(ModelPlan& plan, const RunnerOptions& limits, const Device& device) {
@@ -95,7 +107,7 @@ bool drawn_on_device(const StepInput& step) {
 
 class CudaRunner final : public Runner {
  public:
-  CudaRunner(ModelPlan plan, const RunnerOptions& limits, const Device& device, bool fused_single_rows)
+  CudaRunner(ModelPlan plan, const RunnerOptions& limits, const Device& device, const CudaOptions& options)
       : plan_(std::move(plan)),
         info_{device.name(),
               limits,
@@ -107,10 +119,10 @@ class CudaRunner final : public Runner {
         weights_(upload_weights(plan_)),
         kv_(plan_, limits),
         upload_(plan_, limits),
-        blocks_(plan_, kv_, limits, queue_),
+        blocks_(plan_, kv_, limits, queue_, options.fast_prompts),
         drawn_(static_cast<std::size_t>(limits.max_step_tokens)) {
     for (Slot& slot : slots_) slot.tokens = PinnedArray<int32_t>(drawn_.size());
-    if (fused_single_rows && SingleRow::supports(plan_, queue_))
+    if (options.fused_single_rows && SingleRow::supports(plan_, queue_))
       single_row_.emplace(plan_, kv_, blocks_, queue_);
   }
 
@@ -315,8 +327,9 @@ std::unique_ptr<Runner> make_cuda_runner(ModelPlan plan, const RunnerOptions& op
                                          const CudaOptions& cuda) {
   cuda::require_supported(plan);
   const cuda::Device device(cuda.device);
+  cuda::require_shared_memory(plan, device);
   cuda::require_memory(plan, options, device);
-  return std::make_unique<cuda::CudaRunner>(std::move(plan), options, device, cuda.fused_single_rows);
+  return std::make_unique<cuda::CudaRunner>(std::move(plan), options, device, cuda);
 }
 
 }  // namespace carat

@@ -67,8 +67,7 @@ struct MatmulOutput {
   Workspace workspace{};  // gelu_times of many tokens: room for partial sums
 };
 
-/// How many bfloat16 passes over the activations a matmul of `tokens` rows makes.
-int matmul_passes(int tokens);
+/// Two passes over the activations where x has a low half, one where it has none (more than 64 tokens only).
 void matmul(Queue& queue, const Matrix& w, Split x, int tokens, const MatmulOutput& output);
 /// y as partial sums, so that few tokens still occupy the whole GPU.
 PartialSums matmul_partial(Queue& queue, const Matrix& w, Split x, int tokens, Workspace workspace);
@@ -180,6 +179,11 @@ struct AttentionArgs {
   int rows;
   Workspace partial;  // [rows, heads, splits, head_dim + 2]
 };
+/// Keys of one block of attention(), and the shared memory that a tile of `rows` query rows takes.
+inline constexpr int kAttentionKeys = 64;
+constexpr int attention_shared_bytes(int head_dim, int rows) {
+  return ((rows + 2 * kAttentionKeys) * head_dim + rows * kAttentionKeys) * 2;
+}
 /// The most splits of the keys that attention() uses for so many tiles.
 int attention_splits(int tile_count, int kv_heads, int sm_count);
 void attention(Queue& queue, const AttentionArgs& args);

@@ -174,8 +174,6 @@ void run(Queue& queue, const MatmulArgs& a) {
 
 }  // namespace
 
-int matmul_passes(int tokens) { return tokens <= 64 ? 2 : 1; }
-
 /// A per-layer gate has too few rows to occupy the GPU in one piece.
 void matmul(Queue& queue, const Matrix& w, Split x, int tokens, const MatmulOutput& output) {
   if (output.finish != Finish::gelu_times || tokens <= kNarrowTokens)

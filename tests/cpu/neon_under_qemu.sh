@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the kernel tests for 64-bit Arm with a cross compiler and runs them under qemu's user mode, so that the NEON
-# kernels are tested on x86 machines too. Debian: g++-aarch64-linux-gnu, qemu-user, googletest.
+# Builds the kernel tests for 64-bit Arm with a cross compiler and runs them under qemu's user mode, so that
+# the NEON kernels are tested on x86 machines too. Debian: g++-aarch64-linux-gnu, qemu-user, googletest.
 # Exit status 77: skipped, because one of them is missing.
 #
 #   tests/cpu/neon_under_qemu.sh [BUILD_FOLDER]

@@ -23,7 +23,8 @@ def any_character(rng):
     while True:
         code = rng.choice([rng.randrange(0x7F), rng.randrange(0x300), rng.randrange(0x3000),
                            rng.randrange(0xD800), rng.randrange(0x1F300, 0x1FAFF),
-                           rng.randrange(0x10000, 0x110000), rng.choice([0x200D, 0xFE0F, 0x301, 0x2581, 0xFFFD, 0x85, 0x2028, 0xFEFF])])
+                           rng.randrange(0x10000, 0x110000),
+                           rng.choice([0x200D, 0xFE0F, 0x301, 0x2581, 0xFFFD, 0x85, 0x2028, 0xFEFF])])
         if not 0xD800 <= code <= 0xDFFF:
             return chr(code)
 
