@@ -18,6 +18,22 @@ namespace {
 constexpr int kThreads = 256, kWarps = kThreads / 32, kCluster = kAttentionCluster, kMostKeys = 64;
 constexpr float kLog2e = 1.4426950408889634f;
 
+// Clusters need sm_90; older GPUs compile this kernel, but SingleRow::supports() keeps them from it.
+#if __CUDA_ARCH__ >= 900
+using Cluster = cooperative_groups::cluster_group;
+__device__ inline Cluster this_cluster() { return cooperative_groups::this_cluster(); }
+#else
+struct Cluster {
+  __device__ static int block_rank() { return 0; }
+  __device__ static void sync() {}
+  template <class T>
+  __device__ static T* map_shared_rank(T* pointer, int) {
+    return pointer;
+  }
+};
+__device__ inline Cluster this_cluster() { return {}; }
+#endif
+
 template <int kHeadDim>
 struct Shape {
   static constexpr int kChunks = kHeadDim / 8;  // 16-byte chunks of a key
@@ -231,13 +247,11 @@ __device__ void add_tile(Shared<kHeadDim>& s, const float16* tile, int plane, in
 template <int kHeadDim>
 __global__ void __launch_bounds__(kThreads)
     decode_attention_kernel(const __grid_constant__ DecodeAttentionArgs a) {
-#if __CUDA_ARCH__ >= 900
   using S = Shape<kHeadDim>;
-  namespace cg = cooperative_groups;
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ Shared<kHeadDim> s;
   float16* tile = reinterpret_cast<float16*>(shared);
-  const cg::cluster_group cluster = cg::this_cluster();
+  const Cluster cluster = this_cluster();
   ptx::launch_dependents();
   // Before the wait may be read: what the host sent (position, page tables), the pages of earlier tokens, and
   // what layers before this one appended: their down projections let nothing start before everything in front
@@ -299,7 +313,6 @@ __global__ void __launch_bounds__(kThreads)
     a.context[head * kHeadDim + dim] = sum / weight;
   }
   cluster.sync();  // nobody leaves while its shared memory is read
-#endif
 }
 
 template <int kHeadDim>
