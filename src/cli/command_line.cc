@@ -236,6 +236,7 @@ int end_of_parsing(const CLI::App& app, const CLI::ParseError& end) {
 
 int run_command_line(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is a result of write_stdout()
+  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is a write that fails
   CommandLine line;
   CLI::App app("Runs Google's Gemma 4 from the Hugging Face checkpoint.", "carat");
   app.set_version_flag("--version", "carat " CARAT_VERSION);

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "cli/streams.h"
+#include "base/mapped_file.h"
 
 namespace carat {
 namespace {
@@ -14,10 +14,10 @@ constexpr std::string_view kTurnStart = "<|turn>", kTurnEnd = "<turn|>";
 /// matters.
 std::string chat_template(const std::filesystem::path& directory) {
   if (const auto file = directory / "chat_template.jinja"; std::filesystem::exists(file))
-    return read_file(file);
+    return std::string(MappedFile(file).text());
   const auto file = directory / "tokenizer_config.json";
   if (!std::filesystem::exists(file)) return {};
-  const auto config = nlohmann::json::parse(read_file(file), nullptr, false);
+  const auto config = nlohmann::json::parse(MappedFile(file).text(), nullptr, false);
   if (!config.is_object()) fail(ErrorKind::corrupt, file.string(), ": not a JSON object");
   const auto found = config.find("chat_template");
   if (found == config.end() || found->is_null()) return {};
