@@ -22,10 +22,8 @@ constexpr int kWarpsShift = 3, kWarps = 1 << kWarpsShift, kThreads = 32 * kWarps
 /// Weights in flight per CTA. More only lengthens the queue in front of the small reads that the next product
 /// waits for.
 constexpr int kRingBytes = 48 * 1024;
-/// Registers are rationed as for three CTAs per multiprocessor, which keeps the reads before the wait there;
-/// shared memory then admits two: this product and the next. With a third one in flight all three slow down.
-constexpr int kRegisterCtas = 3;
-constexpr std::size_t kFewestSharedBytes = 80 * 1024;
+/// CTAs on a multiprocessor: this product and the next. With a third one in flight all three slow down.
+constexpr int kResident = 2;
 constexpr int kChunks = kMostSliceCols / 256;  // 16-byte loads of a lane per slice
 constexpr int kSharedVector = 4096;            // longer plain vectors go straight to registers
 
@@ -323,8 +321,7 @@ __device__ void write_outputs(const MatvecArgs& a, const Share& share, float* su
 }
 
 template <int kVectors>
-__global__ void __launch_bounds__(kThreads, kRegisterCtas)
-    matvec_kernel(const __grid_constant__ MatvecArgs a) {
+__global__ void __launch_bounds__(kThreads, kResident) matvec_kernel(const __grid_constant__ MatvecArgs a) {
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ uint64_t barriers[kWarps][kMostStages];
   __shared__ float4 scratch[kWarps];
@@ -408,7 +405,7 @@ void matvec(Queue& queue, MatvecArgs args) {
   const std::size_t vector = args.w.cols <= kSharedVector ? args.w.cols : 0;
   const std::size_t sums = static_cast<std::size_t>(divide_up(outputs, ctas) << gated) * slices;
   const std::size_t ring = static_cast<std::size_t>(kWarps) * args.stages * args.slice_cols * 2;
-  const std::size_t bytes = std::max(ring + (vector + sums) * 4, kFewestSharedBytes);
+  const std::size_t bytes = ring + (vector + sums) * 4;
   constexpr int kFewVectors = 2, kManyVectors = 4;  // float4 per thread of the residual stream
   const bool few = args.w.cols <= kFewVectors * kThreads * 4;
   launch(queue, few ? matvec_kernel<kFewVectors> : matvec_kernel<kManyVectors>, dim3(ctas), kThreads, bytes,
