@@ -107,4 +107,8 @@ std::string Checkpoint::file_name(const Tensor& tensor) const {
   return files_[static_cast<std::size_t>(tensor.file)].path().filename().string();
 }
 
+std::string Checkpoint::path(const Tensor& tensor) const {
+  return files_[static_cast<std::size_t>(tensor.file)].path().string();
+}
+
 }  // namespace carat

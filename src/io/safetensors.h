@@ -51,8 +51,9 @@ class Checkpoint {
   const std::map<std::string, Tensor, std::less<>>& tensors() const { return tensors_; }
   const std::vector<MappedFile>& files() const { return files_; }
   const std::filesystem::path& directory() const { return directory_; }
-  /// The file a tensor lies in, for messages.
+  /// The file a tensor lies in, for messages: its name alone, and with the directory.
   std::string file_name(const Tensor& tensor) const;
+  std::string path(const Tensor& tensor) const;
 
  private:
   Checkpoint() = default;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -40,8 +41,8 @@ WeightFormat weight_format(const Tensor& tensor, const Checkpoint& checkpoint) {
     case DType::bf16:
       return WeightFormat::bf16;
     default:
-      fail(ErrorKind::unsupported, checkpoint.file_name(tensor), ": tensor ", tensor.name, " has dtype ",
-           in_quotes(tensor.dtype_name), "; weights may be BF16, F16 or F32");
+      fail(ErrorKind::unsupported, checkpoint.path(tensor), ": tensor ", in_quotes(tensor.name),
+           " has dtype ", in_quotes(tensor.dtype_name), "; weights may be BF16, F16 or F32");
   }
 }
 
@@ -95,6 +96,25 @@ class TensorReader {
     return view(tensor, rows, cols);
   }
 
+  /// A tensor of the text model that was never read means that config.json describes another model, which
+  /// would run and answer wrongly. K and V of sharing layers are the exception: Google's files keep them,
+  /// nobody reads them.
+  void expect_all_read(const ModelConfig& config) const {
+    const Tensor* first = nullptr;
+    int unread = 0;
+    for (const auto& [name, tensor] : checkpoint_.tensors()) {
+      if (!std::string_view(name).starts_with(prefix_) || read_.contains(name)) continue;
+      const std::string_view rest = std::string_view(name).substr(prefix_.size());
+      if (!belongs_to_text_model(rest) || is_unused_kv(rest, config)) continue;
+      if (unread++ == 0) first = &tensor;
+    }
+    if (!first) return;
+    const std::string more = unread == 1 ? "" : " and of " + std::to_string(unread - 1) + " more";
+    fail(ErrorKind::corrupt, checkpoint_.path(*first),
+         ": the model that config.json describes has no use for tensor ", in_quotes(first->name), more,
+         "; config.json belongs to another checkpoint or was edited");
+  }
+
  private:
   /// The tensor of this name, or its quantised form.
   const Tensor* find(const std::string& name) const {
@@ -108,11 +128,32 @@ class TensorReader {
   const Tensor& get(const std::string& name, std::span<const int64_t> shape) {
     const Tensor* tensor = find(prefix_ + name);
     if (!tensor) {
-      fail(ErrorKind::corrupt, checkpoint_.directory().string(), ": tensor ", prefix_, name, " of shape ",
-           shape_text(shape), " is missing");
+      fail(ErrorKind::corrupt, checkpoint_.directory().string(), ": tensor ", in_quotes(prefix_ + name),
+           " of shape ", shape_text(shape), " is missing");
     }
     expect_shape(*tensor, shape);
+    read_.insert(tensor->name);
     return *tensor;
+  }
+
+  /// `name` is without the prefix. Other towers of multimodal checkpoints lie beside the text model when the
+  /// prefix is short.
+  static bool belongs_to_text_model(std::string_view name) {
+    constexpr std::array<std::string_view, 5> kRoots{"layers.", "embed_tokens.", "embed_tokens_per_layer.",
+                                                     "per_layer_", "norm."};
+    return std::any_of(kRoots.begin(), kRoots.end(),
+                       [&](std::string_view root) { return name.starts_with(root); });
+  }
+
+  static bool is_unused_kv(std::string_view name, const ModelConfig& config) {
+    for (std::size_t i = 0; i < config.layers.size(); ++i) {
+      if (config.layers[i].kv_donor == static_cast<int>(i)) continue;
+      const std::string at = "layers." + std::to_string(i) + ".self_attn.";
+      if (!name.starts_with(at)) continue;
+      const std::string_view part = name.substr(at.size());
+      return part.starts_with("k_proj.") || part.starts_with("v_proj.") || part.starts_with("k_norm.");
+    }
+    return false;
   }
 
   void expect_shape(const Tensor& tensor, std::span<const int64_t> weights) const {
@@ -122,7 +163,7 @@ class TensorReader {
       shape.back() = static_cast<int64_t>(row_bytes(format, shape.back()));
     }
     if (std::equal(shape.begin(), shape.end(), tensor.shape.begin(), tensor.shape.end())) return;
-    fail(ErrorKind::corrupt, checkpoint_.file_name(tensor), ": tensor ", tensor.name, " has shape ",
+    fail(ErrorKind::corrupt, checkpoint_.path(tensor), ": tensor ", in_quotes(tensor.name), " has shape ",
          shape_text(tensor.shape), ", but config.json calls for ", shape_text(shape));
   }
 
@@ -133,6 +174,7 @@ class TensorReader {
   const Checkpoint& checkpoint_;
   PlanStorage& storage_;
   std::string prefix_;
+  std::set<std::string_view> read_;  // whole names, which the checkpoint owns
 };
 
 int group_of(AttentionKind kind) { return kind == AttentionKind::full ? kFullGroup : kSlidingGroup; }
@@ -279,16 +321,22 @@ ModelPlan make_plan(const ModelConfig& config, std::shared_ptr<const Checkpoint>
     if (plan.layers.back().attention.writes_kv) plan.last_kv_layer = i;
   }
   plan.layers.back().tail.next_norm = final_norm;
+  tensors.expect_all_read(config);
   plan.storage = std::move(storage);
   return plan;
 }
 
-void for_each_linear(ModelPlan& plan, const std::function<void(const char* role, Linear& linear)>& visit) {
-  const auto visit_present = [&](const char* role, Linear& linear) {
+namespace {
+
+/// Calls visit(role, linear) for every matrix that is there, in the order in which a step reads them, the
+/// tables last.
+template <class Plan, class Visit>
+void visit_linears(Plan& plan, const Visit& visit) {
+  const auto visit_present = [&](const char* role, auto& linear) {
     if (linear) visit(role, linear);
   };
   visit_present("ple_project", plan.ple_project);
-  for (LayerPlan& l : plan.layers) {
+  for (auto& l : plan.layers) {
     visit_present("q", l.attention.q);
     visit_present("k", l.attention.k);
     visit_present("v", l.attention.v);
@@ -311,23 +359,25 @@ void for_each_linear(ModelPlan& plan, const std::function<void(const char* role,
   visit_present("embed", plan.embed);
 }
 
+}  // namespace
+
+void for_each_linear(ModelPlan& plan, const std::function<void(const char* role, Linear& linear)>& visit) {
+  visit_linears(plan, visit);
+}
+
 std::size_t bytes_per_token(const ModelPlan& plan) {
-  std::size_t total = size_bytes(slice_rows(plan.embed, 0, 1)) + size_bytes(plan.head);
-  if (plan.ple_dim > 0) total += size_bytes(slice_rows(plan.ple_table, 0, 1)) + size_bytes(plan.ple_project);
-  for (const LayerPlan& l : plan.layers) {
-    for (const Linear* w :
-         {&l.attention.q, &l.attention.k, &l.attention.v, &l.attention.o, &l.gate, &l.up, &l.down}) {
-      if (*w) total += size_bytes(*w);
+  std::size_t total = 0;
+  visit_linears(plan, [&](std::string_view role, const Linear& w) {
+    if (role == "ple_table" || role == "embed") {
+      total += size_bytes(slice_rows(w, 0, 1));
+    } else if (role.starts_with("experts_")) {
+      const MoePlan& moe = *plan.layers.front().moe;
+      total += size_bytes(w) / static_cast<std::size_t>(moe.experts) *
+               static_cast<std::size_t>(moe.experts_per_token);
+    } else {
+      total += size_bytes(w);
     }
-    if (l.moe) {
-      const auto chosen = [&](const Linear& w) {
-        return size_bytes(w) / static_cast<std::size_t>(l.moe->experts) *
-               static_cast<std::size_t>(l.moe->experts_per_token);
-      };
-      total += size_bytes(l.moe->router) + chosen(l.moe->gate_up) + chosen(l.moe->down);
-    }
-    if (l.per_layer) total += size_bytes(l.per_layer->gate) + size_bytes(l.per_layer->proj);
-  }
+  });
   return total;
 }
 

@@ -12,8 +12,8 @@
 namespace carat {
 
 /// Finds the tensors under whichever prefix the checkpoint uses and checks every shape. Reads no weight bytes
-/// but the small vectors. Throws Error{corrupt} naming file and tensor when one is missing or has another
-/// shape.
+/// but the small vectors. Throws Error{corrupt} naming file and tensor when one is missing, has another shape,
+/// or belongs to a text model that `config` doesn't describe.
 ModelPlan make_plan(const ModelConfig& config, std::shared_ptr<const Checkpoint> checkpoint);
 
 /// Calls `visit(role, linear)` for every matrix of the plan, in the order in which a decode step reads them;

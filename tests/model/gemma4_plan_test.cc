@@ -119,6 +119,41 @@ TEST_F(EditedPlan, WrongShapeIsNamedWithBothShapes) {
                      testing::HasSubstr("[128, 64]"), testing::HasSubstr("model.safetensors")));
 }
 
+TEST_F(EditedPlan, TextTensorThatTheConfigHasNoUseForIsNamed) {
+  const std::string extra = failure("tiny", [](Tensors& tensors) {
+    for (const char* suffix : {"layers.0.mlp.down_proj.weight", "layers.0.mlp.up_proj.weight"}) {
+      TensorToWrite copy = find(tensors, suffix);
+      copy.name.replace(copy.name.find("layers.0."), 9, "layers.10.");
+      tensors.push_back(copy);
+    }
+  });
+  EXPECT_THAT(extra, testing::AllOf(testing::HasSubstr("model.safetensors"),
+                                    testing::HasSubstr("layers.10.mlp.down_proj.weight\" and of 1 more"),
+                                    testing::HasSubstr("config.json")));
+}
+
+TEST(Plan, ConfigThatLeavesOutAPartOfTheCheckpointIsRefused) {
+  const auto refused = [](const char* base, const std::function<void(ModelConfig&)>& edit) {
+    ModelConfig config = load_model_config(test_checkpoint(base));
+    edit(config);
+    try {
+      make_plan(config, Checkpoint::open(test_checkpoint(base)));
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  const auto names = [](const char* tensor) { return testing::HasSubstr(tensor); };
+  EXPECT_THAT(refused("tiny", [](ModelConfig& c) { c.hidden_size_per_layer_input = 0; }),
+              names("embed_tokens_per_layer.weight"));
+  EXPECT_THAT(refused("tiny-dense", [](ModelConfig& c) { c.layers.pop_back(); }), names("layers."));
+  EXPECT_THAT(refused("tiny-moe", [](ModelConfig& c) { c.experts = 0; }), names("experts.down_proj"));
+  const auto every_layer_shares = [](ModelConfig& c) {
+    for (LayerConfig& layer : c.layers) layer.k_eq_v = true;
+  };
+  EXPECT_THAT(refused("tiny-dense", every_layer_shares), names("v_proj.weight"));
+}
+
 TEST_F(EditedPlan, IntegerWeightsAreRefused) {
   EXPECT_THAT(failure("tiny", [](Tensors& t) { find(t, "layers.3.mlp.up_proj.weight").dtype = "I16"; }),
               testing::AllOf(testing::HasSubstr("layers.3.mlp.up_proj.weight"), testing::HasSubstr("I16")));
