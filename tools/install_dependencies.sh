@@ -3,7 +3,8 @@
 #
 #   tools/install_dependencies.sh program   compiler, CMake, Ninja and the header-only libraries
 #   tools/install_dependencies.sh test      the same and GoogleTest
-#   tools/install_dependencies.sh ci        the same and clang 19 (format, sanitizers, fuzzing) and Python
+#   tools/install_dependencies.sh ci        the same, clang 19 (format, sanitizers, fuzzing), Python, ccache and
+#                                           what the NEON kernels are tested with on other machines
 #
 # Without root and without passwordless sudo it prints the command to run and exits with 1. All output goes to
 # stderr.
@@ -36,6 +37,9 @@ check_ci() {
   has_file '/usr/lib/llvm-19/lib/clang/19/lib/linux/libclang_rt.fuzzer-*.a' || need libclang-rt-19-dev
   has python3 || need python3
   has git || need git
+  has ccache || need ccache
+  has aarch64-linux-gnu-g++ || need g++-aarch64-linux-gnu
+  has qemu-aarch64 || need qemu-user
 }
 
 case "${1:-}" in
