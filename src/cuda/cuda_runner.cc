@@ -47,6 +47,12 @@ class Device {
   cudaDeviceProp properties_{};
 };
 
+int current_device() {
+  int index = 0;
+  check(cudaGetDevice(&index), "cudaGetDevice");
+  return index;
+}
+
 /// What the kernels can't do, said before anything is loaded.
 void require_supported(const ModelPlan& plan) {
   static constexpr int kColumnStep = 8;  // a 16-byte load
@@ -92,14 +98,13 @@ void require_memory(ModelPlan& plan, const RunnerOptions& limits, const Device& 
        " GB are free; use a shorter context or fewer sequences");
 }
 
-/// The device draws what is greedy without a penalty, with the same suppressed tokens in every row.
+/// The device draws what is simply the largest logit, with the same suppressed tokens in every row.
 bool drawn_on_device(const StepInput& step) {
   constexpr std::size_t kMostSuppressed = 1024;
   if (step.sampling.empty() || step.return_logits) return false;
   const auto& first = step.sampling.front().suppressed;
   return first.size() <= kMostSuppressed && std::ranges::all_of(step.sampling, [&](const RowSampling& row) {
-           return row.params->temperature == 0.f && row.params->repetition_penalty == 1.f &&
-                  std::ranges::equal(row.suppressed, first);
+           return draws_largest_logit(row) && std::ranges::equal(row.suppressed, first);
          });
 }
 
@@ -129,6 +134,7 @@ class CudaRunner final : public Runner {
   ~CudaRunner() override { cudaStreamSynchronize(stream_); }
 
   const RunnerInfo& info() const override { return info_; }
+  void enter_thread() override { check(cudaSetDevice(device_), "cudaSetDevice"); }
   void submit(const StepInput& step) override;
   StepResult collect() override;
   void copy_pages(std::span<const PageCopy> copies) override {
@@ -181,6 +187,7 @@ class CudaRunner final : public Runner {
   std::deque<Shape> shapes_;   // oldest first
   std::deque<int> in_flight_;  // indices of slots, oldest first
   int next_slot_ = 0;
+  const int device_ = current_device();
 };
 
 void CudaRunner::submit(const StepInput& step) {

@@ -1,58 +1,56 @@
-// Requests in, text out: forms ragged steps over the running sequences, streams what they produce and ends
-// each on an eos token, a stop string or a limit. One caller at a time.
+// Requests in, replies out, for any number of callers at once. One thread owns the model, its KV memory and
+// all running replies; callers leave requests in its inbox and read events from their own. docs/engine.md
+// says how a request moves through it.
 #pragma once
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
-#include "engine/kv_pages.h"
+#include "engine/engine_options.h"
+#include "engine/inbox.h"
+#include "engine/request.h"
 #include "engine/runner.h"
-#include "engine/sampler.h"
+#include "engine/submission.h"
 #include "text/tokenizer.h"
 
 namespace carat {
 
-struct Request {
-  std::vector<int32_t> prompt;  // not empty; bos is the caller's business
-  SamplingParams sampling = {};
-  int max_tokens = 256;                // 0: an empty reply, and the prompt isn't run
-  std::vector<std::string> stop = {};  // UTF-8, not empty; never part of the reply
-  bool ignore_eos = false;
+/// Where the events of one submission arrive. Dropping it cancels what hasn't ended. Reading slowly or not at
+/// all holds nobody up. May outlive the engine, which ends all its replies.
+class RequestHandle {
+ public:
+  RequestHandle() = default;
+  explicit RequestHandle(std::vector<std::shared_ptr<Submission>> submissions);
+  ~RequestHandle() { cancel(); }
+  RequestHandle(RequestHandle&&) noexcept = default;
+  RequestHandle& operator=(RequestHandle&& other) noexcept;
+
+  /// Waits for the next event, at most `patience` when given. None when there is none in time, or when all
+  /// replies have finished; finished() tells which.
+  std::optional<Event> next(std::optional<std::chrono::milliseconds> patience = std::nullopt);
+  bool finished() const;
+
+  /// Takes effect with the engine's next step; each reply still ends with an event.
+  void cancel();
+  void cancel(std::size_t request) { submissions_.at(request)->cancelled = true; }
+
+ private:
+  std::vector<std::shared_ptr<Submission>> submissions_;  // all with the same outbox
 };
 
-enum class FinishReason {
-  stop,       // an eos token or a stop string
-  length,     // max_tokens, or the context is full
-  cancelled,  // the callback returned false
-  error       // the model produced no finite logit; see Reply::error
-};
-
-struct Reply {
-  std::vector<int32_t> tokens;  // drawn tokens, the eos token included
-  std::string text;             // of `tokens`, without eos and special tokens, cut at a stop string
-  FinishReason finish = FinishReason::length;
-  std::string error;
-  double first_token_s = 0;  // from generate() to the first token; 0 without one
-  double total_s = 0;        // from generate() to the end of this reply
-};
-
-/// One per drawn token. `text` may be empty: characters and possible stop strings are held back until they
-/// are certain. Joined, the texts of a request are its reply's, unless it was cancelled or failed with text
-/// held back.
+/// One per drawn token, for the callback of generate().
 struct TokenEvent {
   std::size_t request;  // index into the requests of generate()
   int32_t token;
   std::string text;
-};
-
-struct EngineOptions {
-  std::vector<int32_t> eos_tokens = {};
-  std::vector<int32_t> suppressed_tokens = {};
-  int max_positions = 131072;  // of the model
+  int sample = 0;
 };
 
 class Engine {
@@ -60,28 +58,52 @@ class Engine {
   /// `tokenizer` may be null: replies then have tokens but no text, and stop strings are refused.
   /// Throws Error{invalid_argument} when the runner's KV memory can't hold a single step.
   Engine(std::unique_ptr<Runner> runner, std::shared_ptr<const Tokenizer> tokenizer, EngineOptions options);
+  /// Cancels what still runs.
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
 
-  /// Runs all requests to their end, in order and as many at once as the runner takes and its KV memory
-  /// surely holds; returning false from `on_token` (which may be empty) cancels that request. Throws
-  /// Error{invalid_argument} for an empty or too long prompt or impossible parameters, before anything runs.
-  /// What `on_token` throws ends all requests; the engine can be used again.
+  /// Leaves requests for the engine's thread; safe from any thread. `notify`, if any, is called by that
+  /// thread after each event and must not wait. Throws Error{invalid_argument} for an empty or too long
+  /// prompt or impossible parameters, Error{unavailable} when too many requests wait or the engine shuts
+  /// down.
+  RequestHandle submit(std::vector<Request> requests, std::function<void()> notify = {});
+  RequestHandle submit(Request request, std::function<void()> notify = {});
+
+  /// Runs all requests to their end; one reply per sample, in order. Returning false from `on_token` (which
+  /// may be empty) cancels that request; what it throws ends all of them. Throws as submit() does, before
+  /// anything runs, but not for the number of requests: their caller waits anyway. Throws Error{device} when
+  /// the device fails.
   std::vector<Reply> generate(std::span<const Request> requests,
                               const std::function<bool(const TokenEvent&)>& on_token);
   Reply generate(const Request& request, const std::function<bool(const TokenEvent&)>& on_token);
 
+  /// Refuses new requests and lets the others finish. False when some still run after `patience`; they go on.
+  bool drain(std::chrono::milliseconds patience);
+
+  /// As of the last step.
+  EngineStats stats() const { return inbox_.stats(); }
+  /// What the device failed with; empty while the engine works.
+  std::string failure() const { return inbox_.failure(); }
+  /// To be used only while nothing runs, and never with the prefix cache, whose pages it would overwrite.
   Runner& runner() { return *runner_; }
   /// The longest prompt plus reply this engine can hold for one sequence.
   int max_context() const { return max_context_; }
-  const KvPages& pages() const { return pages_; }
 
  private:
   void require_valid(const Request& request) const;
+  RequestHandle post(std::vector<Request> requests, std::function<void()> notify, Inbox::Limit limit);
+  void serve();
+  bool serve_arrivals();
+  void deliver();
 
   std::unique_ptr<Runner> runner_;
   std::shared_ptr<const Tokenizer> tokenizer_;
-  EngineOptions options_;
-  KvPages pages_;
+  const EngineOptions options_;
   int max_context_;
+  Inbox inbox_;
+  StepLoop loop_;  // of the thread alone
+  std::thread thread_;
 };
 
 }  // namespace carat

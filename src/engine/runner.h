@@ -37,6 +37,9 @@ class Runner {
  public:
   virtual ~Runner() = default;
   virtual const RunnerInfo& info() const = 0;
+  /// Called by a thread before it submits its first step, so that a device can become that thread's current
+  /// one.
+  virtual void enter_thread() {}
   /// Enqueues one step; at most two are in flight.
   virtual void submit(const StepInput& step) = 0;
   /// Waits for the oldest step in flight. Throws Error{device}, after which the runner is unusable.

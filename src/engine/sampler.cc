@@ -33,11 +33,24 @@ struct Scratch {
   std::vector<Candidate> candidates;  // ascending ids
   std::vector<Candidate> ranked;
   std::vector<float> penalised;
+  std::vector<uint32_t> seen;  // one bit per token; all clear between two rows
 };
+
+bool inside(int32_t id, std::span<const float> logits) {
+  return id >= 0 && static_cast<std::size_t>(id) < logits.size();
+}
 
 void suppress(std::span<float> logits, std::span<const int32_t> ids) {
   for (const int32_t id : ids) {
-    if (id >= 0 && static_cast<std::size_t>(id) < logits.size()) logits[id] = -kInfinity;
+    if (inside(id, logits)) logits[id] = -kInfinity;
+  }
+}
+
+void keep_allowed(std::span<float> logits, std::span<const uint32_t> allowed) {
+  if (allowed.empty()) return;
+  CHECK(allowed.size() * 32 >= logits.size());
+  for (std::size_t id = 0; id < logits.size(); ++id) {
+    if ((allowed[id / 32] >> id % 32 & 1u) == 0) logits[id] = -kInfinity;
   }
 }
 
@@ -46,14 +59,34 @@ void suppress(std::span<float> logits, std::span<const int32_t> ids) {
 void penalise(std::span<float> logits, std::span<const int32_t> history, float penalty,
               std::vector<float>& penalised) {
   penalised.resize(history.size());
-  const auto inside = [&](int32_t id) { return id >= 0 && static_cast<std::size_t>(id) < logits.size(); };
   for (std::size_t i = 0; i < history.size(); ++i) {
-    if (!inside(history[i])) continue;
+    if (!inside(history[i], logits)) continue;
     const float logit = logits[history[i]];
     penalised[i] = logit < 0.f ? logit * penalty : logit / penalty;
   }
   for (std::size_t i = 0; i < history.size(); ++i) {
-    if (inside(history[i])) logits[history[i]] = penalised[i];
+    if (inside(history[i], logits)) logits[history[i]] = penalised[i];
+  }
+}
+
+/// OpenAI's penalties, on the tokens of the reply.
+void penalise_repeats(std::span<float> logits, std::span<const int32_t> reply, const SamplingParams& params,
+                      std::vector<uint32_t>& seen) {
+  seen.resize(std::max(seen.size(), logits.size() / 32 + 1));
+  for (const int32_t id : reply) {
+    if (!inside(id, logits)) continue;
+    const uint32_t bit = 1u << id % 32;
+    logits[id] -= params.frequency_penalty + ((seen[id / 32] & bit) != 0 ? 0.f : params.presence_penalty);
+    seen[id / 32] |= bit;
+  }
+  for (const int32_t id : reply) {
+    if (inside(id, logits)) seen[id / 32] = 0;
+  }
+}
+
+void add_bias(std::span<float> logits, std::span<const TokenBias> biases) {
+  for (const TokenBias& b : biases) {
+    if (inside(b.token, logits)) logits[b.token] += b.bias;
   }
 }
 
@@ -174,6 +207,26 @@ void SamplingParams::validate() const {
   require(min_p >= 0.f && min_p <= 1.f, "min_p", min_p, "between 0 and 1");
   require(repetition_penalty > 0.f && repetition_penalty < kInfinity, "repetition_penalty",
           repetition_penalty, "a number > 0 (1: off)");
+  const auto require_penalty = [](const char* name, float value) {
+    require(value >= -2.f && value <= 2.f, name, value, "between -2 and 2");
+  };
+  require_penalty("presence_penalty", presence_penalty);
+  require_penalty("frequency_penalty", frequency_penalty);
+  for (const TokenBias& b : logit_bias) {
+    if (!(b.bias >= -100.f && b.bias <= 100.f))
+      fail(ErrorKind::invalid_argument, "logit_bias of token ", b.token, " is ", b.bias,
+           ", must be between -100 and 100");
+  }
+}
+
+bool draws_largest_logit(const RowSampling& how) {
+  const SamplingParams& params = *how.params;
+  return params.temperature == 0.f && params.repetition_penalty == 1.f && params.presence_penalty == 0.f &&
+         params.frequency_penalty == 0.f && params.logit_bias.empty() && how.allowed.empty();
+}
+
+uint64_t sample_seed(uint64_t seed, int sample) {
+  return sample == 0 ? seed : random_bits(seed, ~static_cast<uint64_t>(sample));
 }
 
 int32_t sample(std::span<float> logits, const RowSampling& how) {
@@ -183,6 +236,11 @@ int32_t sample(std::span<float> logits, const RowSampling& how) {
   if (params.repetition_penalty != 1.f) {
     penalise(logits, how.history, params.repetition_penalty, scratch.penalised);
   }
+  if (params.presence_penalty != 0.f || params.frequency_penalty != 0.f) {
+    penalise_repeats(logits, how.history.subspan(how.prompt_tokens), params, scratch.seen);
+  }
+  add_bias(logits, params.logit_bias);
+  keep_allowed(logits, how.allowed);
   const float max_logit = largest(logits);
   if (!std::isfinite(max_logit)) return -1;
   if (params.temperature == 0.f)

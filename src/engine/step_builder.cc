@@ -13,6 +13,7 @@ void StepBuilder::clear() {
   sequences_.clear();
   logit_rows_.clear();
   sampling_.clear();
+  return_logits_ = false;
 }
 
 int StepBuilder::add(std::span<const int32_t> tokens, int past, const SequencePages& pages) {
@@ -36,7 +37,7 @@ StepInput StepBuilder::input() {
   step.segments = segments_;
   step.logit_rows = logit_rows_;
   step.sampling = sampling_;
-  step.return_logits = sampling_.empty() && !logit_rows_.empty();
+  step.return_logits = !logit_rows_.empty() && (return_logits_ || sampling_.empty());
   for (int g = 0; g < kKvGroups; ++g) {
     std::size_t stride = 0;
     for (const SequencePages* pages : sequences_) stride = std::max(stride, pages->table[g].size());

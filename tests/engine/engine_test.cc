@@ -65,8 +65,8 @@ class EngineTest : public testing::Test {
   }
 
   static void expect_all_pages_free(const Engine& engine) {
-    for (int g = 0; g < kKvGroups; ++g)
-      EXPECT_EQ(engine.pages().free_pages(g), engine.pages().total_pages(g));
+    const EngineStats stats = engine.stats();
+    EXPECT_EQ(stats.free_pages, stats.total_pages);
   }
 
   ScriptedRunner* runner_ = nullptr;
@@ -273,7 +273,7 @@ TEST_P(EngineSchedules, EveryReplyEqualsTheRequestAlone) {
       EXPECT_EQ(replies[i].tokens, expected.tokens) << "request " << i;
       EXPECT_EQ(replies[i].finish, expected.finish) << "request " << i;
     }
-    for (int g = 0; g < kKvGroups; ++g) EXPECT_EQ(engine.pages().free_pages(g), limits.pages[g]);
+    EXPECT_EQ(engine.stats().free_pages, limits.pages);
     if (HasFailure()) return;
   }
 }

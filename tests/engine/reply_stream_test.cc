@@ -1,5 +1,6 @@
-// The text of replies: streaming, stop strings and what is held back, with the demo model's tokenizer.
-#include "engine/generation.h"
+// The text of replies: streaming, stop strings and what is held back, with the demo model's tokenizer and the
+// whole engine around the stream.
+#include "engine/reply_stream.h"
 
 #include <gtest/gtest.h>
 
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "engine/engine.h"
 #include "engine/scripted_runner.h"
 
 namespace carat {
@@ -14,7 +16,7 @@ namespace {
 
 constexpr std::array<KvGroup, kKvGroups> kGroups{KvGroup{1, 1, 1, 0}, KvGroup{2, 1, 1, 8}};
 
-class GenerationText : public testing::Test {
+class ReplyText : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     tokenizer_ = Tokenizer::load(CARAT_SOURCE_DIR "/models/demo/tokenizer.json");
@@ -37,7 +39,7 @@ class GenerationText : public testing::Test {
   static inline std::shared_ptr<const Tokenizer> tokenizer_;
 };
 
-TEST_F(GenerationText, JoinedEventsAreTheReplyAndItsDecodedTokens) {
+TEST_F(ReplyText, JoinedEventsAreTheReplyAndItsDecodedTokens) {
   Engine engine = make_engine();
   std::vector<Request> requests;
   for (int i = 0; i < 12; ++i) requests.push_back(request(300 + i));
@@ -57,7 +59,7 @@ TEST_F(GenerationText, JoinedEventsAreTheReplyAndItsDecodedTokens) {
 bool starts_character(const std::string& text, std::size_t offset) { return (text[offset] & 0xc0) != 0x80; }
 
 // Every stretch of the unrestrained text serves as a stop string once, most of them across token borders.
-TEST_F(GenerationText, CutsAtAStopStringAcrossTokens) {
+TEST_F(ReplyText, CutsAtAStopStringAcrossTokens) {
   Engine engine = make_engine();
   Request stopping = request(321);
   const std::string full = engine.generate(stopping, {}).text;
@@ -82,7 +84,7 @@ TEST_F(GenerationText, CutsAtAStopStringAcrossTokens) {
   }
 }
 
-TEST_F(GenerationText, RefusesStopStringsBeforeAnythingRuns) {
+TEST_F(ReplyText, RefusesStopStringsBeforeAnythingRuns) {
   Engine engine = make_engine();
   std::vector<Request> requests{request(300), request(301)};
   for (const char* bad : {"", "\xff"}) {
@@ -93,7 +95,7 @@ TEST_F(GenerationText, RefusesStopStringsBeforeAnythingRuns) {
   }
 }
 
-TEST_F(GenerationText, HeldBackTextComesWithTheLastToken) {
+TEST_F(ReplyText, HeldBackTextComesWithTheLastToken) {
   Engine engine = make_engine();
   Request held = request(330);
   const std::string full = engine.generate(held, {}).text;
@@ -112,7 +114,7 @@ TEST_F(GenerationText, HeldBackTextComesWithTheLastToken) {
 
 // Byte pieces are held back until their run ends, so only the end of the reply shows that the stop string is
 // there.
-TEST_F(GenerationText, FindsAStopStringInTheBytesOfTheLastTokens) {
+TEST_F(ReplyText, FindsAStopStringInTheBytesOfTheLastTokens) {
   const int32_t q = tokenizer_->find("<0x51>");
   ASSERT_GE(q, 0);
   EngineOptions only_q;
@@ -126,7 +128,7 @@ TEST_F(GenerationText, FindsAStopStringInTheBytesOfTheLastTokens) {
   EXPECT_EQ(reply.finish, FinishReason::stop);
 }
 
-TEST_F(GenerationText, CancelledReplyHasTheTextOfItsTokens) {
+TEST_F(ReplyText, CancelledReplyHasTheTextOfItsTokens) {
   Engine engine = make_engine();
   Request held = request(340);
   held.stop = {engine.generate(held, {}).text + "!"};
@@ -137,7 +139,7 @@ TEST_F(GenerationText, CancelledReplyHasTheTextOfItsTokens) {
   EXPECT_EQ(reply.text, tokenizer_->decode(reply.tokens, true));
 }
 
-TEST_F(GenerationText, EosIsNotPartOfTheText) {
+TEST_F(ReplyText, EosIsNotPartOfTheText) {
   Engine plain = make_engine();
   const Request ending = request(350);
   const std::vector<int32_t> tokens = plain.generate(ending, {}).tokens;

@@ -1,0 +1,34 @@
+// Two running averages suffice: a decode step, and what a prompt token adds to one. Measured on the steps
+// themselves, they follow the machine, the model, the batch and the growing context.
+#include "engine/prompt_pacer.h"
+
+#include <algorithm>
+
+namespace carat {
+namespace {
+
+constexpr int kFewest = 4;       // a prompt goes on whatever it costs
+constexpr int kFirstGuess = 32;  // until the costs are known
+
+void average(double& running, double value) {
+  constexpr double kWeight = 0.25, kMostJump = 4;  // one step that was held up is not the machine's new speed
+  running = running == 0 ? value : running + kWeight * (std::min(value, running * kMostJump) - running);
+}
+
+}  // namespace
+
+int PromptPacer::prompt_tokens(int decoding, int room) const {
+  if (slowdown_ == 0 || decoding == 0) return room;
+  if (decode_s_ == 0 || prompt_token_s_ == 0) return std::min(room, kFirstGuess);
+  const double affordable = (slowdown_ - 1) * decode_s_ / prompt_token_s_;
+  return std::min(room, std::max(kFewest, static_cast<int>(std::min(affordable, 1e6))));
+}
+
+void PromptPacer::report(int decode_tokens, int prompt_tokens, double seconds) {
+  if (decode_tokens == 0) return;
+  if (prompt_tokens == 0) return average(decode_s_, seconds);
+  constexpr double kLeast = 1e-9;  // a step may even be quicker than the average one without prompt tokens
+  if (decode_s_ > 0) average(prompt_token_s_, std::max((seconds - decode_s_) / prompt_tokens, kLeast));
+}
+
+}  // namespace carat

@@ -1,0 +1,23 @@
+// How many prompt tokens may join a step while others decode, so that a long prompt slows them down by a
+// known factor instead of stopping them.
+#pragma once
+
+namespace carat {
+
+class PromptPacer {
+ public:
+  /// `slowdown`: how much longer a step may take than one without prompt tokens; 0: no limit.
+  explicit PromptPacer(double slowdown) : slowdown_(slowdown) {}
+
+  /// Of `room` tokens that a step with `decoding` sequences has left.
+  int prompt_tokens(int decoding, int room) const;
+  /// What a step with these tokens took.
+  void report(int decode_tokens, int prompt_tokens, double seconds);
+
+ private:
+  double slowdown_;
+  double decode_s_ = 0;        // of a step without prompt tokens; 0: not known
+  double prompt_token_s_ = 0;  // that each prompt token adds; 0: not known
+};
+
+}  // namespace carat

@@ -1,0 +1,26 @@
+// A request on its way to the engine's thread, and the one thing that caller and engine share while it runs:
+// the wish to cancel it.
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+
+#include "engine/outbox.h"
+#include "engine/request.h"
+
+namespace carat {
+
+struct Submission {
+  using Clock = std::chrono::steady_clock;
+
+  const Request request;
+  const std::size_t index;  // among those submitted together
+  const std::shared_ptr<Outbox> outbox;
+  const Clock::time_point submitted = Clock::now();
+  std::atomic<bool> cancelled{false};  // read by the engine once per step
+
+  double elapsed_s() const { return std::chrono::duration<double>(Clock::now() - submitted).count(); }
+};
+
+}  // namespace carat
