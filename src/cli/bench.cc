@@ -1,13 +1,15 @@
 // `carat bench`: the time to load, to read a prompt and to generate, beside the memory bandwidth that bounds
 // the latter.
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/random.h"
@@ -27,21 +29,30 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+struct MemoryUse {
+  std::size_t resident_bytes = 0;   // pages of the checkpoint included, which the system can take back
+  std::size_t anonymous_bytes = 0;  // what is the process's own
+};
+
 struct Measurement {
   double load_s = 0;
   double first_token_s = 0;  // of the first sequence to have one, from the start of the prompt
   double prefill_tok_s = 0, decode_tok_s = 0;  // of all sequences together
   double ms_per_token = 0;                     // of one sequence
+  double median_step_ms = 0;
   std::size_t bytes_per_token = 0;
-  std::optional<double> read_bandwidth_bytes_s;  // absent when it can't be measured from here
-  std::size_t peak_rss_bytes = 0;
+  /// Median of passes before and after generating; absent when it can't be measured from here.
+  std::optional<double> read_bandwidth_bytes_s;
+  double best_read_bandwidth_bytes_s = 0;
+  MemoryUse memory;
   std::string device;
   int threads = 0;
 
-  /// Of the read bandwidth that decoding achieves; a step reads the weights once for all sequences.
+  /// Of the read bandwidth that decoding achieves, median against median; a step reads the weights once for
+  /// all sequences.
   std::optional<double> bandwidth_fraction() const {
-    if (!read_bandwidth_bytes_s || ms_per_token <= 0) return std::nullopt;
-    return static_cast<double>(bytes_per_token) / (ms_per_token / 1000) / *read_bandwidth_bytes_s;
+    if (!read_bandwidth_bytes_s || median_step_ms <= 0) return std::nullopt;
+    return static_cast<double>(bytes_per_token) / (median_step_ms / 1000) / *read_bandwidth_bytes_s;
   }
 };
 
@@ -54,12 +65,71 @@ std::vector<int32_t> random_prompt(int tokens, int vocab, int32_t bos, uint64_t 
   return ids;
 }
 
+/// Of this process, now; zeros when unknown.
+MemoryUse memory_use() {
+  MemoryUse memory;
+  std::ifstream status("/proc/self/status");
+  std::string rest;
+  for (std::string key; status >> key; std::getline(status, rest)) {
+    std::size_t kib = 0;
+    if (key == "VmRSS:" && status >> kib) memory.resident_bytes = kib * 1024;
+    if (key == "RssAnon:" && status >> kib) memory.anonymous_bytes = kib * 1024;
+  }
+  return memory;
+}
+
 struct Timings {
-  double first_token_s = 0;  // of the first sequence
-  double prefill_s = 0;      // until every sequence has a token
-  double decode_s = 0;       // from then on
-  int decoded = 0;           // tokens drawn from then on
+  double first_token_s = 0;     // of the first sequence
+  double prefill_s = 0;         // until every sequence has a token
+  double decode_s = 0;          // from then on
+  int decoded = 0;              // tokens drawn from then on
+  std::vector<double> steps_s;  // between the tokens of the sequence that had its first one last
+  MemoryUse memory;             // with all prompts read; nothing grows after that
 };
+
+/// Takes the time of generation apart as tokens come in.
+class Stopwatch {
+ public:
+  explicit Stopwatch(int sequences) : started_(static_cast<std::size_t>(sequences)), waiting_(sequences) {}
+
+  void token(std::size_t sequence) {
+    const double now = seconds_since(start_);
+    if (waiting_ == 0) {
+      ++timings_.decoded;
+      if (sequence != last_started_) return;
+      timings_.steps_s.push_back(now - step_start_);
+    } else {
+      if (started_[sequence]) return;
+      started_[sequence] = true;
+      if (waiting_ == static_cast<int>(started_.size())) timings_.first_token_s = now;
+      if (--waiting_ > 0) return;
+      last_started_ = sequence;
+      timings_.prefill_s = now;
+      timings_.memory = memory_use();
+    }
+    step_start_ = now;
+  }
+
+  Timings stop() {
+    timings_.decode_s = seconds_since(start_) - timings_.prefill_s;
+    return std::move(timings_);
+  }
+
+ private:
+  const Clock::time_point start_ = Clock::now();
+  std::vector<bool> started_;
+  int waiting_;  // sequences without a token
+  std::size_t last_started_ = 0;
+  double step_start_ = 0;
+  Timings timings_;
+};
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
 
 /// Prefills `batch` prompts of `prompt_tokens` and draws `tokens` for each.
 Timings generate(Engine& engine, const BenchOptions& options, int prompt_tokens, int tokens, int32_t bos,
@@ -70,35 +140,19 @@ Timings generate(Engine& engine, const BenchOptions& options, int prompt_tokens,
     requests[i].max_tokens = tokens;
     requests[i].ignore_eos = true;
   }
-  Timings timings;
-  std::vector<bool> started(requests.size());
-  int waiting = options.batch, drawn = 0;
-  const auto start = Clock::now();
+  int drawn = 0;
+  Stopwatch stopwatch(options.batch);
   const auto replies = engine.generate(requests, [&](const TokenEvent& event) {
     progress.update(static_cast<double>(++drawn) / (static_cast<double>(tokens) * options.batch));
-    if (waiting == 0) {
-      ++timings.decoded;
-    } else if (!started[event.request]) {
-      started[event.request] = true;
-      const double now = seconds_since(start);
-      if (waiting == options.batch) timings.first_token_s = now;
-      if (--waiting == 0) timings.prefill_s = now;
-    }
+    stopwatch.token(event.request);
     return true;
   });
-  timings.decode_s = seconds_since(start) - timings.prefill_s;
+  const Timings timings = stopwatch.stop();
   for (const Reply& reply : replies)
     if (reply.finish == FinishReason::error) fail(ErrorKind::corrupt, reply.error);
   return timings;
 }
 
-std::size_t peak_rss_bytes() {
-  struct rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return static_cast<std::size_t>(usage.ru_maxrss) * 1024;
-}
-
-/// Of the model alone: returns with its memory freed, so that the bandwidth is measured on a quiet machine.
 Measurement measure_model(const BenchOptions& options) {
   const int context = options.context.value_or(options.prompt);
   Measurement m;
@@ -112,6 +166,9 @@ Measurement measure_model(const BenchOptions& options) {
   EngineOptions settings = engine_options(model);
   Engine engine(make_runner(std::move(model.plan), limits, options.device, options.quiet), nullptr, settings);
   m.load_s = seconds_since(start);
+  m.threads = reading_threads(options.device);
+  const MemoryUse loaded = memory_use();
+  std::vector<double> bandwidth = m.threads > 0 ? sample_read_bandwidth(m.threads) : std::vector<double>();
 
   Timings prefill, decode;
   {
@@ -120,6 +177,7 @@ Measurement measure_model(const BenchOptions& options) {
     prefill = generate(engine, options, options.prompt, apart ? 1 : options.tokens, bos, progress);
     decode = apart ? generate(engine, options, context, options.tokens, bos, progress) : prefill;
   }
+  if (m.threads > 0) std::ranges::copy(sample_read_bandwidth(m.threads), std::back_inserter(bandwidth));
   const RunnerInfo& info = engine.runner().info();
   m.device = info.device;
   m.first_token_s = prefill.first_token_s;
@@ -127,9 +185,16 @@ Measurement measure_model(const BenchOptions& options) {
   if (decode.decoded > 0) {
     m.decode_tok_s = decode.decoded / decode.decode_s;
     m.ms_per_token = 1000 * options.batch / m.decode_tok_s;
+    // Tokens arrive from the engine's thread; those of steps this short arrive in bunches.
+    m.median_step_ms = m.ms_per_token < 1 ? m.ms_per_token : 1000 * median(decode.steps_s);
+  }
+  if (!bandwidth.empty()) {
+    m.read_bandwidth_bytes_s = median(bandwidth);
+    m.best_read_bandwidth_bytes_s = *std::ranges::max_element(bandwidth);
   }
   m.bytes_per_token = info.weight_bytes_per_token;
-  m.peak_rss_bytes = peak_rss_bytes();
+  m.memory.resident_bytes = std::max(loaded.resident_bytes, decode.memory.resident_bytes);
+  m.memory.anonymous_bytes = std::max(loaded.anonymous_bytes, decode.memory.anonymous_bytes);
   return m;
 }
 
@@ -142,10 +207,13 @@ std::string json_report(const BenchOptions& options, const Measurement& m) {
                                       {"prefill_tok_s", m.prefill_tok_s},
                                       {"decode_tok_s", m.decode_tok_s},
                                       {"ms_per_token", m.ms_per_token},
+                                      {"median_step_ms", m.median_step_ms},
                                       {"bytes_per_token", m.bytes_per_token},
                                       {"read_bandwidth_bytes_s", number(m.read_bandwidth_bytes_s)},
+                                      {"best_read_bandwidth_bytes_s", m.best_read_bandwidth_bytes_s},
                                       {"bandwidth_fraction", number(m.bandwidth_fraction())},
-                                      {"peak_rss_bytes", m.peak_rss_bytes},
+                                      {"peak_rss_bytes", m.memory.resident_bytes},
+                                      {"anonymous_bytes", m.memory.anonymous_bytes},
                                       {"model", options.model},
                                       {"device", m.device},
                                       {"threads", m.threads},
@@ -167,29 +235,28 @@ std::string text_report(const BenchOptions& options, const Measurement& m) {
                 m.load_s, m.prefill_tok_s, options.batch, options.prompt, m.first_token_s);
   text += line;
   if (m.ms_per_token > 0) {
-    std::snprintf(line, sizeof line, "decode      %.1f tok/s (%d x %d tokens, %.2f ms per token)\n",
-                  m.decode_tok_s, options.batch, options.tokens, m.ms_per_token);
+    std::snprintf(line, sizeof line, "decode      %.1f tok/s (%d x %d tokens, median step %.2f ms)\n",
+                  m.decode_tok_s, options.batch, options.tokens, m.median_step_ms);
     text += line;
   }
   text += "weights     " + format_si(static_cast<double>(m.bytes_per_token), "B") + " per step";
   if (const auto fraction = m.bandwidth_fraction()) {
-    std::snprintf(line, sizeof line, ": %s of %s, %.0f %% of the read bandwidth",
+    std::snprintf(line, sizeof line, ": %s of %s, %.0f %% of the read bandwidth (best %s)",
                   format_si(*fraction * *m.read_bandwidth_bytes_s, "B/s").c_str(),
-                  format_si(*m.read_bandwidth_bytes_s, "B/s").c_str(), *fraction * 100);
+                  format_si(*m.read_bandwidth_bytes_s, "B/s").c_str(), *fraction * 100,
+                  format_si(m.best_read_bandwidth_bytes_s, "B/s").c_str());
     text += line;
   }
-  return text + "\npeak memory " + format_si(static_cast<double>(m.peak_rss_bytes), "B") + "\n";
+  text += "\nmemory      " + format_si(static_cast<double>(m.memory.resident_bytes), "B") + " at most";
+  if (m.memory.anonymous_bytes > 0)
+    text += ", " + format_si(static_cast<double>(m.memory.anonymous_bytes), "B") + " of it not files";
+  return text + "\n";
 }
 
 }  // namespace
 
 int bench_command(const BenchOptions& options) {
-  Measurement m = measure_model(options);
-  m.threads = reading_threads(options.device);
-  if (m.threads > 0) {
-    const double measured = measure_read_bandwidth(m.threads);
-    if (measured > 0) m.read_bandwidth_bytes_s = measured;
-  }
+  const Measurement m = measure_model(options);
   write_stdout(options.json ? json_report(options, m) : text_report(options, m));
   return 0;
 }
