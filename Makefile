@@ -8,6 +8,7 @@ demo: export DEMO_PROMPT := $(value PROMPT)
 MAKEFLAGS += --no-print-directory
 launcher := $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
 configure = cmake --preset release $(launcher)
+quietly = >/dev/null  # CMake lists the preset's variables there; warnings and errors go to stderr
 sources = git ls-files '*.cc' '*.h' '*.cu' '*.cuh'
 prefix ?= /usr/local
 
@@ -18,12 +19,12 @@ demo: build  ## build the program and let the bundled model tell a story: make d
 
 build:  ## build the program only
 	@tools/install_dependencies.sh program
-	@$(configure) -DCARAT_TESTS=OFF --log-level=WARNING >&2
+	@$(configure) -DCARAT_TESTS=OFF --log-level=WARNING $(quietly)
 	@cmake --build --preset release --target carat >&2
 
 test:  ## build everything and run the tests
 	@tools/install_dependencies.sh test
-	@$(configure) -DCARAT_TESTS=ON --log-level=WARNING >&2
+	@$(configure) -DCARAT_TESTS=ON --log-level=WARNING $(quietly)
 	@cmake --build --preset release >&2
 	@ctest --preset release --no-tests=error -j "$$(nproc)"
 
@@ -38,7 +39,9 @@ tidy: test  ## clang-tidy over the sources
 	@git ls-files 'src/*.cc' | xargs -P "$$(nproc)" -n 1 clang-tidy-19 --quiet -p build/release
 
 install: build  ## install under prefix=/usr/local
-	@cmake --install build/release --prefix "$(prefix)" >&2
+	@cmake --install build/release --prefix "$(prefix)" --strip >&2
+	@case ":$$PATH:" in *":$(prefix)/bin:"*) ;; *) \
+	  echo 'add $(prefix)/bin to PATH: export PATH="$(prefix)/bin:$$PATH"' >&2 ;; esac
 
 clean:  ## remove all build folders
 	@rm -rf build

@@ -14,7 +14,7 @@
 
 namespace carat {
 
-MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
+MappedFile::MappedFile(const std::filesystem::path& path, std::size_t most_bytes) : path_(path) {
   // O_NONBLOCK: opening a FIFO returns at once instead of waiting for a writer; regular files don't care.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) fail(ErrorKind::not_found, path.string(), ": ", std::strerror(errno));
@@ -24,6 +24,11 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
     fail(ErrorKind::not_found, path.string(), ": not a regular file");
   }
   size_ = static_cast<std::size_t>(info.st_size);
+  if (size_ > most_bytes) {
+    ::close(fd);
+    fail(ErrorKind::corrupt, path.string(), ": ", size_, " bytes; a file of this kind has at most ",
+         most_bytes);
+  }
   if (size_ > 0) {  // mmap refuses length 0; an empty file is an empty span
     void* data = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
     const int error = errno;

@@ -3,17 +3,24 @@
 #pragma once
 #include <cstddef>
 #include <filesystem>
+#include <limits>
 #include <span>
 #include <string_view>
 
 namespace carat {
 
+/// Most bytes of config.json and the other small files of a checkpoint.
+inline constexpr std::size_t kMostConfigBytes = std::size_t{16} << 20;
+
 class MappedFile {
  public:
   enum class Access { sequential, random };
 
-  /// Throws Error{not_found} when the file can't be opened, Error{unavailable} when it can't be mapped.
-  explicit MappedFile(const std::filesystem::path& path);
+  /// Throws Error{not_found} when the file can't be opened or is not a regular file, Error{unavailable} when
+  /// it can't be mapped, Error{corrupt} when it is larger than `most_bytes`: parsing it whole would take long
+  /// and much memory, and no real file of its kind comes near.
+  explicit MappedFile(const std::filesystem::path& path,
+                      std::size_t most_bytes = std::numeric_limits<std::size_t>::max());
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;

@@ -24,9 +24,9 @@ Utf8Scan scan_utf8(std::string_view text, std::size_t at) {
   return {State::whole, length};
 }
 
-std::string in_quotes(std::string_view text, std::size_t max_bytes) {
+std::string printable(std::string_view text, std::size_t max_bytes) {
   static constexpr char kHex[] = "0123456789abcdef";
-  std::string out = "\"";
+  std::string out;
   std::size_t pos = 0;
   while (pos < text.size()) {
     const Utf8Scan scan = scan_utf8(text, pos);
@@ -43,8 +43,11 @@ std::string in_quotes(std::string_view text, std::size_t max_bytes) {
     }
     pos += scan.bytes;
   }
-  out += pos < text.size() ? "...\"" : "\"";
-  return out;
+  return pos < text.size() ? out + "..." : out;
+}
+
+std::string in_quotes(std::string_view text, std::size_t max_bytes) {
+  return '"' + printable(text, max_bytes) + '"';
 }
 
 }  // namespace carat

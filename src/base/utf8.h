@@ -19,9 +19,11 @@ struct Utf8Scan {
 /// What begins at text[at]; at < text.size(). Table 3-7 of the Unicode standard.
 Utf8Scan scan_utf8(std::string_view text, std::size_t at);
 
-/// Text from a file or a user, in double quotes, for an error message or a log: control characters and bytes
-/// that are not UTF-8 become \xNN, so that it stays on one line and can't drive a terminal; at most
-/// `max_bytes` of it.
+/// Text from a file or a user, fit for a terminal and for one line: control characters and bytes that are not
+/// UTF-8 become \xNN; at most `max_bytes` of it, then "...".
+std::string printable(std::string_view text, std::size_t max_bytes = std::string_view::npos);
+
+/// The same in double quotes, for an error message.
 std::string in_quotes(std::string_view text, std::size_t max_bytes = 120);
 
 }  // namespace carat

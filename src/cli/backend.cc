@@ -4,9 +4,11 @@
 
 #include "base/cpu_count.h"
 #include "base/error.h"
+#include "base/utf8.h"
 #include "cli/progress.h"
 #include "cpu/cpu_runner.h"
 #include "cuda/cuda_runner.h"
+#include "model/formats.h"
 #include "ref/ref_runner.h"
 
 namespace carat {
@@ -23,13 +25,22 @@ int cuda_index(const std::string& device) {
 }
 
 void refuse_cpu_options(const DeviceOptions& options) {
-  const char* flag = options.threads != 0      ? "--threads"
-                     : !options.isa.empty()    ? "--isa"
-                     : !options.format.empty() ? "--format"
-                     : options.mmap            ? "--mmap"
-                                               : nullptr;
+  const bool ref = options.device == "ref";
+  const char* flag = options.threads != 0             ? "--threads"
+                     : !options.isa.empty()           ? "--isa"
+                     : ref && !options.format.empty() ? "--format"
+                     : options.mmap                   ? "--mmap"
+                                                      : nullptr;
   if (flag)
     fail(ErrorKind::invalid_argument, flag, " has no effect on --device ", options.device, "; drop it");
+}
+
+void refuse_format_in_place(const ModelPlan& plan, const DeviceOptions& options) {
+  if (!options.mmap || options.format.empty()) return;
+  const char* stored = format_name(plan.head.format);
+  if (options.format == stored) return;
+  fail(ErrorKind::invalid_argument, "--mmap reads the weights as they are stored, in ", stored,
+       "; drop --mmap or --format ", options.format);
 }
 
 }  // namespace
@@ -41,6 +52,7 @@ bool is_device_name(const std::string& device) {
 std::unique_ptr<Runner> make_runner(ModelPlan plan, const RunnerOptions& limits, const DeviceOptions& options,
                                     bool quiet) {
   if (options.device == "cpu") {
+    refuse_format_in_place(plan, options);
     Progress progress("loading", quiet);
     const auto update = [&](double fraction) { progress.update(fraction); };
     const CpuOptions cpu{options.threads, options.isa, options.format, options.mmap, update};
@@ -49,8 +61,9 @@ std::unique_ptr<Runner> make_runner(ModelPlan plan, const RunnerOptions& limits,
   refuse_cpu_options(options);
   if (options.device == "ref") return make_ref_runner(std::move(plan), limits);
   const int index = cuda_index(options.device);
-  if (index >= 0) return make_cuda_runner(std::move(plan), limits, CudaOptions{index});
-  fail(ErrorKind::invalid_argument, "no device \"", options.device, "\"; known: ref, cpu, cuda:N");
+  if (index >= 0)
+    return make_cuda_runner(std::move(plan), limits, {.device = index, .format = options.format});
+  fail(ErrorKind::invalid_argument, "no device ", in_quotes(options.device), "; known: ref, cpu, cuda:N");
 }
 
 int reading_threads(const DeviceOptions& options) {

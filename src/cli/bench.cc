@@ -153,14 +153,25 @@ Timings generate(Engine& engine, const BenchOptions& options, int prompt_tokens,
   return timings;
 }
 
+/// Tokens of the longest sequence of the measurement.
+int longest_sequence(const BenchOptions& options, int max_positions) {
+  const int cached = std::max(options.prompt, options.context.value_or(0));
+  const int64_t needed = int64_t{cached} + options.tokens;
+  if (needed > max_positions) {
+    fail(ErrorKind::invalid_argument, cached > options.prompt ? "--context " : "--prompt ", cached,
+         " and --tokens ", options.tokens, " need ", needed, " positions; the model has only ",
+         max_positions);
+  }
+  return static_cast<int>(needed);
+}
+
 Measurement measure_model(const BenchOptions& options) {
   const int context = options.context.value_or(options.prompt);
   Measurement m;
   const auto start = Clock::now();
   LoadedModel model = load_model(options.model);
   const int32_t bos = bos_token(model);
-  const int longest = static_cast<int>(std::min<int64_t>(
-      int64_t{std::max(options.prompt, context)} + options.tokens, model.plan.max_positions));
+  const int longest = longest_sequence(options, model.plan.max_positions);
   const RunnerOptions limits = size_kv(model.plan.kv_groups, longest, options.batch,
                                        std::max(options.batch, std::min(options.prompt, 512)));
   EngineOptions settings = engine_options(model);

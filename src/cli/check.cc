@@ -1,19 +1,19 @@
 // `carat check`: the proof that a backend computes what transformers computes. Logits come from scoring the
 // prompt, greedy tokens from generating, so prefill, decode and the KV pages are all in it.
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <utility>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "cli/commands.h"
 #include "cli/loaded_model.h"
 #include "cli/progress.h"
 #include "cli/reference.h"
 #include "cli/streams.h"
+#include "engine/logit_comparison.h"
 #include "engine/score.h"
 
 namespace carat {
@@ -34,30 +34,6 @@ struct PromptResult {
     return max_diff <= tolerance && argmax_mismatches == 0 && (!greedy_differs() || greedy_gap < tolerance);
   }
 };
-
-struct Best {
-  int32_t token = -1;  // -1: no number among the logits
-  float logit = -std::numeric_limits<float>::infinity(), second = logit;
-};
-
-Best two_best(std::span<const float> logits) {
-  Best best;
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (logits[i] > best.logit) {
-      best.second = std::exchange(best.logit, logits[i]);
-      best.token = static_cast<int32_t>(i);
-    } else if (logits[i] > best.second) {
-      best.second = logits[i];
-    }
-  }
-  return best;
-}
-
-/// Infinite when one side is not a number, so that it never passes.
-double difference(float ours, float reference) {
-  const double d = std::abs(double{ours} - double{reference});
-  return std::isnan(d) ? std::numeric_limits<double>::infinity() : d;
-}
 
 /// Runs one prompt after the other through one engine.
 class Checker {
@@ -93,12 +69,12 @@ class Checker {
   void compare_logits(const PromptReference& reference, Progress& progress, PromptResult& result) {
     const auto last = static_cast<int>(reference.ids.size()) - 1;
     const auto row = [&](int position, std::span<const float> logits) {
-      const Best best = two_best(logits);
-      bool near_tie = best.logit - best.second < options_.tolerance;
+      const TwoBest best = two_best(logits);
+      bool near_tie = best.near_tie(options_.tolerance);
       if (position == last) {
         for (std::size_t i = 0; i < reference.top_ids.size(); ++i)
-          result.max_diff =
-              std::max(result.max_diff, difference(logits[reference.top_ids[i]], reference.top_logits[i]));
+          result.max_diff = std::max(result.max_diff,
+                                     logit_difference(logits[reference.top_ids[i]], reference.top_logits[i]));
         near_tie |= reference.top_logits.size() > 1 &&
                     reference.top_logits[0] - reference.top_logits[1] < options_.tolerance;
       }
@@ -137,7 +113,7 @@ class Checker {
     const auto last = static_cast<int>(tokens.size()) - 1;
     double gap = 0;
     score(engine_.runner(), pages_, tokens, chunk_, [&](int position, std::span<const float> logits) {
-      if (position == last) gap = difference(two_best(logits).logit, logits[reference.greedy[count]]);
+      if (position == last) gap = logit_difference(two_best(logits).logit, logits[reference.greedy[count]]);
     });
     return gap;
   }
@@ -148,13 +124,21 @@ class Checker {
   KvPages pages_;  // of the scoring passes; the engine's own are all free between two generations
 };
 
+std::string names(const std::vector<PromptReference>& prompts) {
+  std::string list;
+  for (const PromptReference& prompt : prompts)
+    list += (list.empty() ? "" : ", ") + in_quotes(prompt.name, 40);
+  return list;
+}
+
 std::vector<PromptReference> select(std::vector<PromptReference> all, const CheckOptions& options) {
   if (options.prompts.empty()) return all;
   std::vector<PromptReference> selected;
   for (const std::string& name : options.prompts) {
     const auto found = std::find_if(all.begin(), all.end(), [&](const auto& p) { return p.name == name; });
     if (found == all.end())
-      fail(ErrorKind::invalid_argument, options.reference, ": no prompt \"", name, "\"");
+      fail(ErrorKind::invalid_argument, options.reference, ": no prompt ", in_quotes(name), "; it has ",
+           names(all));
     selected.push_back(*found);
   }
   return selected;
@@ -180,7 +164,7 @@ std::string json_report(const std::vector<PromptResult>& results, bool ok) {
 std::string text_line(const PromptResult& r, double tolerance) {
   char line[320];
   int length = std::snprintf(line, sizeof line, "%-12s %6d tokens  max diff %.1e  argmax %d/%d",
-                             r.name.c_str(), r.positions, r.max_diff,
+                             printable(r.name, 40).c_str(), r.positions, r.max_diff,
                              r.positions - r.near_ties - r.argmax_mismatches, r.positions - r.near_ties);
   std::string text(line, static_cast<std::size_t>(std::clamp(length, 0, int{sizeof line} - 1)));
   if (r.near_ties > 0) text += " (" + std::to_string(r.near_ties) + " near-ties apart)";
@@ -197,7 +181,7 @@ std::string text_line(const PromptResult& r, double tolerance) {
 }  // namespace
 
 int check_command(const CheckOptions& options) {
-  LoadedModel model = load_model(options.model);
+  LoadedModel model = load_model(options.model, options.quiet);
   const auto prompts = select(read_reference(options.reference, model.plan.vocab), options);
   Checker checker(std::move(model), options, longest(prompts));
 

@@ -5,10 +5,19 @@
 #include <csignal>
 #include <cstdio>
 #include <functional>
+#include <initializer_list>
 #include <new>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "cli/commands.h"
+#include "cli/help.h"
+#include "cli/option_values.h"
+#include "cli/streams.h"
+#include "cli/usage_error.h"
 
 namespace carat {
 namespace {
@@ -29,198 +38,263 @@ struct CommandLine {
 };
 
 const char* const kModelHelp = "directory, or org/name in the Hugging Face cache";
+const char* const kExit = "print this help";
+constexpr int kMostTokens = 1 << 30, kMostThreads = 1024, kMostSequences = 4096;
 
-/// The option can come from the environment too: --top-k from CARAT_TOP_K. Flags win.
-void read_from_environment(CLI::Option* option) {
-  std::string name = "CARAT_" + option->get_lnames().front();
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return c == '-' ? '_' : static_cast<char>(std::toupper(c)); });
-  option->envname(name);
+CLI::Option* checked(CLI::Option* option, ValueCheck check) {
+  return option->transform(CLI::Validator(std::move(check), ""));
 }
 
-void add_device_flags(CLI::App* command, DeviceOptions& device) {
-  const CLI::Validator known(
-      [](std::string& name) {
-        return is_device_name(name) ? std::string() : name + " is none of cpu, ref, cuda:N";
-      },
-      "cpu|ref|cuda:N", "device");
-  const auto options = {
-      command->add_option("--device", device.device, "what computes")->check(known)->capture_default_str(),
-      command->add_option("-t,--threads", device.threads, "cpu: threads; 0 for all cores")
-          ->check(CLI::NonNegativeNumber),
-      command
-          ->add_option("--format", device.format, "cpu: weights as bf16, int8 or int4 (default: as stored)")
-          ->check(CLI::IsMember({"bf16", "int8", "int4"})),
-      command->add_option("--isa", device.isa, "cpu: instruction set (default: the best here)")
-          ->check(CLI::IsMember({"scalar", "avx2", "avx512", "neon"})),
+CLI::Option* add_text(CLI::App* command, const std::string& name, auto& value, const std::string& meaning) {
+  return command->add_option(name, value, meaning)->type_name("TEXT");
+}
+
+/// A whole number from `least` to `most`.
+CLI::Option* add_count(CLI::App* command, const std::string& name, auto& value, const std::string& meaning,
+                       int least, int most) {
+  return checked(command->add_option(name, value, meaning), whole_number(least, most))->type_name("N");
+}
+
+CLI::Option* add_number(CLI::App* command, const std::string& name, auto& value, const std::string& meaning,
+                        double least, double most) {
+  return checked(command->add_option(name, value, meaning), real_number(least, most))->type_name("X");
+}
+
+CLI::Option* add_choice(CLI::App* command, const std::string& name, std::string& value,
+                        const std::string& meaning, std::initializer_list<const char*> words) {
+  return checked(command->add_option(name, value, meaning), one_of(words))->type_name("NAME");
+}
+
+CLI::Option* add_model(CLI::App* command, std::string& model, const std::string& more = "") {
+  return checked(command->add_option("MODEL", model, kModelHelp + more),
+                 not_empty("a directory, or org/name in the Hugging Face cache"));
+}
+
+CLI::Option* add_file(CLI::App* command, const std::string& name, auto& value, const std::string& meaning) {
+  return checked(command->add_option(name, value, meaning), not_empty("the name of a file"))
+      ->type_name("FILE");
+}
+
+CLI::App* add_command(CLI::App& app, const char* name, const char* meaning) {
+  CLI::App* command = app.add_subcommand(name, meaning)->group("Commands");
+  command->set_help_flag();  // finish_command() puts it last
+  return command;
+}
+
+void finish_command(CLI::App* command, const std::string& footer) {
+  command->set_help_flag("-h,--help", kExit);
+  command->footer(footer);
+}
+
+/// Options can come from the environment too: --top-k from CARAT_TOP_K. Flags win. Only the variables of the
+/// command that runs are looked at.
+void read_from_environment(CLI::App* command, std::vector<CLI::Option*> options) {
+  command->preparse_callback([options = std::move(options)](std::size_t) {
+    for (CLI::Option* option : options) {
+      std::string name = "CARAT_" + option->get_lnames().front();
+      std::ranges::transform(name, name.begin(), [](unsigned char c) {
+        return c == '-' ? '_' : static_cast<char>(std::toupper(c));
+      });
+      option->envname(name);
+    }
+  });
+}
+
+std::vector<CLI::Option*> add_device_flags(CLI::App* command, DeviceOptions& device) {
+  const auto known = [](std::string& name) -> std::string {
+    return is_device_name(name) ? "" : "must be cpu, ref or cuda:N, not " + in_quotes(name, 40);
+  };
+  std::vector<CLI::Option*> options{
+      checked(command->add_option("--device", device.device, "what computes: cpu, ref or cuda:N"), known)
+          ->type_name("NAME")
+          ->capture_default_str(),
+      add_count(command, "-t,--threads", device.threads, "cpu: threads (default: one per core)", 0,
+                kMostThreads),
+      add_choice(command, "--format", device.format,
+                 "cpu: weights as bf16, int8 or int4 (default: as stored)", {"bf16", "int8", "int4"}),
+      add_choice(command, "--isa", device.isa, "cpu: scalar, avx2, avx512 or neon (default: the best here)",
+                 {"scalar", "avx2", "avx512", "neon"}),
       command->add_flag("--mmap", device.mmap, "cpu: read the files in place instead of repacking them")};
-  for (CLI::Option* option : options) read_from_environment(option);
+  for (CLI::Option* option : options) option->group("Device");
+  return options;
+}
+
+void add_sampling_flags(CLI::App* command, RunOptions& o) {
+  const auto options = {
+      add_number(command, "--temp,--temperature", o.temperature, "0 for the likeliest token always", 0, 1e4),
+      add_count(command, "--top-k", o.top_k, "draw from the N likeliest; 0 for all", 0, kMostTokens),
+      add_number(command, "--top-p", o.top_p, "draw from the likeliest that have this probability together",
+                 0, 1),
+      add_number(command, "--min-p", o.min_p, "draw from those this likely relative to the best", 0, 1),
+      add_number(command, "--repeat-penalty", o.repetition_penalty, "above 1: fewer repetitions; 1 for none",
+                 1e-3, 1e3),
+      checked(command->add_option("--seed", o.seed, "same seed, same text (default: random)"), seed_number())
+          ->type_name("N")};
+  for (CLI::Option* option : options) option->group("Sampling (defaults: the checkpoint's)");
+}
+
+/// What CLI11 can't say about the words of `carat run`.
+void check_run(const CLI::App& command, RunOptions& run, std::string source) {
+  if (run.model == "-" && source.empty()) std::swap(run.model, source);
+  if (!source.empty() && source != "-") {
+    throw CLI::ValidationError(
+        "unexpected argument " + in_quotes(source, 60) + ": the prompt is given with -p",
+        CLI::ExitCodes::ExtrasError);
+  }
+  const bool from_file = command.count("--file") > 0;
+  if (source == "-" && (command.count("--prompt") > 0 || from_file)) {
+    throw CLI::ValidationError(std::string("the prompt comes from ") + (from_file ? "--file" : "--prompt") +
+                                   "; drop the argument \"-\"",
+                               CLI::ExitCodes::ExcludesError);
+  }
+  if (run.prompt_file == "-") {
+    run.prompt_file.reset();
+    source = "-";
+  }
+  run.prompt_from_stdin = source == "-";
 }
 
 void add_run(CLI::App& app, CommandLine& line) {
   RunOptions& o = line.run;
-  CLI::App* command = app.add_subcommand("run", "stream the reply to a prompt");
-  command->add_option("MODEL", o.model, std::string(kModelHelp) + " (default: the bundled demo)");
-  CLI::Option* source =
-      command->add_option("SOURCE", line.run_source, "- reads the prompt from standard input")
-          ->type_name("-");
-  CLI::Option* prompt = command->add_option("-p,--prompt", o.prompt, "the prompt")->excludes(source);
-  command->add_option("-f,--file", o.prompt_file, "file with the prompt")->excludes(source)->excludes(prompt);
-  command->add_option("-n,--max-tokens", o.max_tokens, "tokens to generate at most")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command
-      ->add_option("-c,--context,--ctx-size,--max-model-len", o.context,
-                   "tokens of prompt and reply together (default: as many as needed)")
-      ->check(CLI::PositiveNumber);
-  command
-      ->add_option("--temp,--temperature", o.temperature,
-                   "0 for greedy (sampling defaults: the checkpoint's)")
-      ->check(CLI::NonNegativeNumber);
-  command->add_option("--top-k", o.top_k, "draw from the K likeliest; 0 for all")
-      ->check(CLI::NonNegativeNumber);
-  command->add_option("--top-p", o.top_p, "draw from the likeliest that have this probability together")
-      ->check(CLI::Range(0., 1.));
-  command->add_option("--min-p", o.min_p, "draw from those this likely relative to the best")
-      ->check(CLI::Range(0., 1.));
-  command->add_option("--repeat-penalty", o.repetition_penalty, "1 for none")->check(CLI::PositiveNumber);
-  command->add_option("--seed", o.seed, "same seed, same text (default: random)");
-  command->add_option("--stop", o.stop, "end the reply before this text; may be repeated")
-      ->allow_extra_args(false);
-  command->add_flag("--raw", o.raw, "continue the text as it is, without a chat turn");
-  command->add_flag("--ignore-eos", o.ignore_eos, "don't stop where the model does");
-  command->add_flag("-q,--quiet", o.quiet, "nothing on stderr but errors");
-  for (CLI::Option* option : command->get_options())
-    if (!option->get_lnames().empty() && option != command->get_help_ptr()) read_from_environment(option);
+  CLI::App* command = add_command(app, "run", "stream the reply to a prompt");
+  add_model(command, o.model, " (default: the bundled demo)");
+  command->add_option("SOURCE", line.run_source)->group("");  // "-", see check_run()
+  CLI::Option* prompt = add_text(command, "-p,--prompt", o.prompt, "the prompt");
+  const auto text = {
+      prompt,
+      add_file(command, "-f,--file", o.prompt_file, "file with the prompt; - for standard input")
+          ->excludes(prompt),
+      command->add_flag("--raw", o.raw, "continue the text as it is, without a chat turn")};
+  for (CLI::Option* option : text) option->group("Prompt");
+  const auto length = {
+      add_count(command, "-n,--max-tokens", o.max_tokens, "tokens to generate at most", 1, kMostTokens)
+          ->capture_default_str(),
+      add_count(command, "-c,--context,--ctx-size,--max-model-len", o.context,
+                "tokens of prompt and reply together (default: as needed)", 1, kMostTokens),
+      checked(add_text(command, "--stop", o.stop, "end the reply before this text; may be repeated"),
+              not_empty("the text to stop at"))
+          ->allow_extra_args(false),
+      command->add_flag("--ignore-eos", o.ignore_eos, "don't stop where the model does")};
+  for (CLI::Option* option : length) option->group("Length");
+  add_sampling_flags(command, o);
   add_device_flags(command, o.device);
-  command->footer(
-      "Examples:\n"
-      "  carat run -p \"Once upon a time\"\n"
-      "  carat run google/gemma-4-E2B-it -p \"Why is the sky blue?\" -n 200\n"
-      "  git diff | carat run google/gemma-4-E2B-it -f -");
-  command->callback([&line] {
-    RunOptions& run = line.run;
-    if (run.model == "-" && line.run_source.empty()) std::swap(run.model, line.run_source);
-    if (run.prompt_file == "-") {
-      run.prompt_file.reset();
-      line.run_source = "-";
-    }
-    if (!line.run_source.empty() && line.run_source != "-")
-      throw CLI::ExtrasError("run", {line.run_source + " (the prompt is given with -p)"});
-    run.prompt_from_stdin = line.run_source == "-";
-    line.chosen = [&run] { return run_command(run); };
+  command->add_flag("-q,--quiet", o.quiet, "nothing on stderr but errors")->group("Other");
+  std::vector<CLI::Option*> flags =
+      command->get_options([](CLI::Option* option) { return option->nonpositional(); });
+  read_from_environment(command, std::move(flags));
+  finish_command(command,
+                 "Every option can come from the environment: CARAT_TOP_K=40 is --top-k 40.\n\n"
+                 "Examples:\n"
+                 "  carat run -p \"Once upon a time\"\n"
+                 "  carat run google/gemma-4-E2B-it -p \"Why is the sky blue?\" -n 200\n"
+                 "  git diff | carat run google/gemma-4-E2B-it -f -");
+  command->get_help_ptr()->group("Other");
+  command->callback([&line, command] {
+    check_run(*command, line.run, line.run_source);
+    line.chosen = [&run = line.run] { return run_command(run); };
   });
 }
 
 void add_tokenize(CLI::App& app, CommandLine& line) {
   TokenizeOptions& o = line.tokenize;
-  CLI::App* command = app.add_subcommand("tokenize", "token ids of a text");
-  command->add_option("MODEL", o.model, std::string(kModelHelp) + ", or a tokenizer.json")->required();
+  CLI::App* command = add_command(app, "tokenize", "token ids of a text");
+  add_model(command, o.model, ", or a tokenizer.json")->required();
   CLI::Option* text = command->add_option("TEXT", o.text, "default: standard input, to its last byte");
   CLI::Option* pieces =
       command->add_flag("--pieces", o.pieces, "one line per token: id and vocabulary entry");
   command->add_flag("--no-special", o.no_special, "special tokens in the text are text");
   command->add_flag("--bos", o.bos, "put <bos> first");
-  command
-      ->add_flag("--jsonl", o.jsonl, "one JSON string per input line, one JSON array of ids per output line")
+  command->add_flag("--jsonl", o.jsonl, "one JSON string per line in, one JSON array of ids per line out")
       ->excludes(text)
       ->excludes(pieces);
-  command->footer(
-      "Examples:\n  carat tokenize DIR \"Hello, world!\" --pieces\n  carat tokenize DIR < book.txt | wc -w");
+  finish_command(command,
+                 "Examples:\n  carat tokenize DIR \"Hello, world!\" --pieces\n"
+                 "  carat tokenize DIR < book.txt | wc -w");
   command->callback([&] { line.chosen = [&o] { return tokenize_command(o); }; });
 }
 
 void add_inspect(CLI::App& app, CommandLine& line) {
   InspectOptions& o = line.inspect;
-  CLI::App* command = app.add_subcommand("inspect", "what a checkpoint is and what it costs to run");
-  command->add_option("MODEL", o.model, kModelHelp)->required();
+  CLI::App* command = add_command(app, "inspect", "what a checkpoint is and what it costs to run");
+  add_model(command, o.model)->required();
   command->add_flag("--json", o.json, "everything, layer by layer, as JSON");
-  command->footer("Example:\n  carat inspect google/gemma-4-E2B-it");
+  finish_command(command, "Example:\n  carat inspect google/gemma-4-E2B-it");
   command->callback([&] { line.chosen = [&o] { return inspect_command(o); }; });
 }
 
 void add_check(CLI::App& app, CommandLine& line) {
   CheckOptions& o = line.check;
-  CLI::App* command = app.add_subcommand("check", "compare with what transformers computed");
-  command->add_option("MODEL", o.model, kModelHelp)->required();
-  command->add_option("REFERENCE", o.reference, "JSON file written by tools/reference.py")->required();
-  command->add_option("--prompts", o.prompts, "names of the prompts to check (default: all)")
+  CLI::App* command = add_command(app, "check", "compare with what transformers computed");
+  add_model(command, o.model)->required();
+  add_file(command, "REFERENCE", o.reference, "JSON file written by tools/reference.py")->required();
+  add_text(command, "--prompts", o.prompts, "names of the prompts to check, with commas (default: all)")
       ->delimiter(',')
       ->allow_extra_args(false);
-  command->add_option("--greedy", o.greedy, "greedy tokens to compare at most (default: all)")
-      ->check(CLI::NonNegativeNumber);
-  command->add_option("--tolerance", o.tolerance, "largest difference of a logit")
-      ->check(CLI::PositiveNumber)
+  add_count(command, "--greedy", o.greedy, "greedy tokens to compare at most (default: all)", 0, kMostTokens);
+  add_number(command, "--tolerance", o.tolerance, "largest difference of a logit", 1e-12, 1e6)
       ->capture_default_str();
   command->add_flag("--json", o.json, "the results as JSON");
   command->add_flag("-q,--quiet", o.quiet, "no progress on stderr");
-  add_device_flags(command, o.device);
-  command->footer(
-      "Exit code 1 when a logit is outside the tolerance or a token differs that is no near-tie.\n"
+  read_from_environment(command, add_device_flags(command, o.device));
+  finish_command(
+      command,
+      "Exit code 1 when a logit is outside the tolerance or a token differs that is no near-tie.\n\n"
       "Example:\n  carat check DIR reference.json --device cpu --prompts one,france --greedy 8");
   command->callback([&] { line.chosen = [&o] { return check_command(o); }; });
 }
 
 void add_bench(CLI::App& app, CommandLine& line) {
   BenchOptions& o = line.bench;
-  CLI::App* command = app.add_subcommand("bench", "measure loading, prefill and decoding");
-  command->add_option("MODEL", o.model, kModelHelp)->required();
-  command->add_option("--prompt", o.prompt, "tokens of the prompt")
-      ->check(CLI::PositiveNumber)
+  CLI::App* command = add_command(app, "bench", "measure loading, prefill and decoding");
+  add_model(command, o.model)->required();
+  add_count(command, "--prompt", o.prompt, "tokens of the prompt", 1, kMostTokens)->capture_default_str();
+  add_count(command, "--context", o.context,
+            "tokens in the cache when decoding is timed (default: the prompt)", 1, kMostTokens);
+  add_count(command, "-n,--tokens", o.tokens, "tokens to generate", 1, kMostTokens)->capture_default_str();
+  add_count(command, "--batch", o.batch, "sequences at once", 1, kMostSequences)->capture_default_str();
+  checked(command->add_option("--seed", o.seed, "of the random prompt"), seed_number())
+      ->type_name("N")
       ->capture_default_str();
-  command
-      ->add_option("--context", o.context, "tokens in the cache when decoding is timed (default: the prompt)")
-      ->check(CLI::PositiveNumber);
-  command->add_option("-n,--tokens", o.tokens, "tokens to generate")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command->add_option("--batch", o.batch, "sequences at once")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command->add_option("--seed", o.seed, "of the random prompt")->capture_default_str();
   command->add_flag("--json", o.json, "the results as JSON");
   command->add_flag("-q,--quiet", o.quiet, "no progress on stderr");
-  add_device_flags(command, o.device);
-  command->footer("Example:\n  carat bench google/gemma-4-E2B-it --prompt 512 -n 128 --batch 4");
+  read_from_environment(command, add_device_flags(command, o.device));
+  finish_command(command, "Example:\n  carat bench google/gemma-4-E2B-it --prompt 512 -n 128 --batch 4");
   command->callback([&] { line.chosen = [&o] { return bench_command(o); }; });
 }
 
 void add_quantize(CLI::App& app, CommandLine& line) {
   QuantizeOptions& o = line.quantize;
-  CLI::App* command =
-      app.add_subcommand("quantize", "write a copy of a checkpoint with int8 or int4 weights");
-  command->add_option("MODEL", o.model, kModelHelp)->required();
-  command->add_option("OUT", o.output, "directory to create")->required();
-  command->add_option("--format", o.format, "of the matrices; the head and per-layer embeddings keep 8 bits")
-      ->check(CLI::IsMember({"int8", "int4"}))
+  CLI::App* command = add_command(app, "quantize", "write a copy of a checkpoint with int8 or int4 weights");
+  add_model(command, o.model)->required();
+  checked(command->add_option("OUT", o.output, "directory to create"), not_empty("a directory to create"))
+      ->required();
+  add_choice(command, "--format", o.format, "int8 or int4; the head and per-layer embeddings keep 8 bits",
+             {"int8", "int4"})
       ->capture_default_str();
-  command->add_option("-t,--threads", o.threads, "0 for all cores")->check(CLI::NonNegativeNumber);
+  add_count(command, "-t,--threads", o.threads, "threads (default: one per core)", 0, kMostThreads);
   command->add_flag("-q,--quiet", o.quiet, "no progress on stderr");
-  command->footer("Example:\n  carat quantize google/gemma-4-E2B-it gemma-4-E2B-int4 --format int4");
+  finish_command(command, "Example:\n  carat quantize google/gemma-4-E2B-it gemma-4-E2B-int4 --format int4");
   command->callback([&] { line.chosen = [&o] { return quantize_command(o); }; });
 }
 
 void add_eval(CLI::App& app, CommandLine& line) {
   EvalOptions& o = line.eval;
-  CLI::App* command = app.add_subcommand("eval", "perplexity of a text, and what a format loses");
-  command->add_option("MODEL", o.model, kModelHelp)->required();
-  command->add_option("TEXT", o.text, "file; - for standard input")->required();
-  command->add_option("--against", o.against, "format to compare the predictions with")
-      ->check(CLI::IsMember({"bf16", "int8", "int4"}));
-  command->add_option("-c,--context", o.context, "tokens per window")
-      ->check(CLI::Range(2, 1 << 20))
-      ->capture_default_str();
-  command->add_option("-n,--tokens", o.tokens, "of the text at most; 0 for all")
-      ->check(CLI::NonNegativeNumber);
+  CLI::App* command = add_command(app, "eval", "perplexity of a text, and what a format loses");
+  add_model(command, o.model)->required();
+  add_file(command, "TEXT", o.text, "file; - for standard input")->required();
+  add_choice(command, "--against", o.against, "bf16, int8 or int4: compare the predictions with this format",
+             {"bf16", "int8", "int4"});
+  add_count(command, "-c,--context", o.context, "tokens per window", 2, kMostTokens)->capture_default_str();
+  add_count(command, "-n,--tokens", o.tokens, "of the text at most (default: all)", 0, kMostTokens);
   command->add_flag("--json", o.json, "the results as JSON");
   command->add_flag("-q,--quiet", o.quiet, "no progress on stderr");
-  add_device_flags(command, o.device);
-  command->footer("Example:\n  carat eval DIR book.txt --format int4 --against bf16");
+  read_from_environment(command, add_device_flags(command, o.device));
+  finish_command(command, "Example:\n  carat eval DIR book.txt --format int4 --against bf16");
   command->callback([&] { line.chosen = [&o] { return eval_command(o); }; });
 }
 
-int report(int code, const char* message) {
-  std::fprintf(stderr, "carat: %s\n", message);
+int report(int code, const std::string& message) {
+  print_message(message);
   return code;
 }
 
@@ -229,7 +303,7 @@ int end_of_parsing(const CLI::App& app, const CLI::ParseError& end) {
   if (end.get_exit_code() == 0) return app.exit(end);
   const auto commands = app.get_subcommands();
   const std::string command = commands.empty() ? "" : " " + commands.front()->get_name();
-  return report(kUsage, (std::string(end.what()) + "; see carat" + command + " --help").c_str());
+  return report(kUsage, usage_message(app, end) + "; see carat" + command + " --help");
 }
 
 }  // namespace
@@ -239,7 +313,9 @@ int run_command_line(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is a write that fails
   CommandLine line;
   CLI::App app("Runs Google's Gemma 4 from the Hugging Face checkpoint.", "carat");
-  app.set_version_flag("--version", "carat " CARAT_VERSION);
+  app.formatter(help_formatter());
+  app.set_help_flag("-h,--help", kExit);
+  app.set_version_flag("--version", "carat " CARAT_VERSION, "print the version");
   app.require_subcommand(1);
   app.footer("carat COMMAND --help tells more. Try: carat run -p \"Once upon a time\"");
   add_run(app, line);
@@ -250,6 +326,9 @@ int run_command_line(int argc, char** argv) {
   add_quantize(app, line);
   add_eval(app, line);
   try {
+    if (const std::string wrong = unknown_command(app, argc, argv); !wrong.empty()) {
+      return report(kUsage, wrong + "; see carat --help");
+    }
     app.parse(argc, argv);
     return line.chosen();
   } catch (const CLI::ParseError& end) {

@@ -8,11 +8,14 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/thread_pool.h"
+#include "base/utf8.h"
 #include "cli/commands.h"
 #include "cli/loaded_model.h"
 #include "cli/progress.h"
@@ -127,6 +130,17 @@ int step_rows(int vocab) {
   return std::clamp(kLogits / vocab, 1, 512);
 }
 
+void check_options(const ModelPlan& plan, const EvalOptions& options) {
+  if (options.context > plan.max_positions) {
+    fail(ErrorKind::invalid_argument, "--context ", options.context, ": the model has only ",
+         plan.max_positions, " positions");
+  }
+  if (!options.against.empty() && options.device.device != "cpu") {
+    fail(ErrorKind::invalid_argument, "--against has no effect on --device ", options.device.device,
+         "; drop it");
+  }
+}
+
 Evaluator make_evaluator(LoadedModel model, const EvalOptions& options) {
   const RunnerOptions limits = size_kv(model.plan.kv_groups, options.context, 1, step_rows(model.plan.vocab));
   std::unique_ptr<Runner> other;
@@ -139,14 +153,29 @@ Evaluator make_evaluator(LoadedModel model, const EvalOptions& options) {
                    std::move(other), options.device.threads);
 }
 
+/// A text in another encoding would be measured as noise.
+void warn_of_invalid_utf8(std::string_view text, const std::string& name) {
+  for (std::size_t at = 0; at < text.size();) {
+    const Utf8Scan scan = scan_utf8(text, at);
+    if (scan.state != Utf8Scan::State::whole) {
+      return print_message("warning: " + name + ": byte " + std::to_string(at) +
+                           " is not UTF-8; it and others like it are read as U+FFFD");
+    }
+    at += scan.bytes;
+  }
+}
+
 std::vector<int32_t> read_tokens(const LoadedModel& model, const EvalOptions& options) {
-  const std::string text = options.text == "-" ? read_stdin() : read_file(options.text);
+  const bool from_stdin = options.text == "-";
+  const std::string name = from_stdin ? "standard input" : options.text;
+  const std::string text = from_stdin ? read_stdin() : read_file(options.text);
+  if (!options.quiet) warn_of_invalid_utf8(text, name);
   std::vector<int32_t> tokens =
       load_tokenizer(model.directory.string())->encode(text, SpecialTokens::as_text);
   if (options.tokens > 0 && static_cast<std::size_t>(options.tokens) < tokens.size()) {
     tokens.resize(static_cast<std::size_t>(options.tokens));
   }
-  if (tokens.empty()) fail(ErrorKind::invalid_argument, options.text, ": no text to evaluate");
+  if (tokens.empty()) fail(ErrorKind::invalid_argument, name, ": no text to evaluate");
   return tokens;
 }
 
@@ -179,7 +208,8 @@ std::string json_report(const Summary& s, const EvalOptions& options) {
 }  // namespace
 
 int eval_command(const EvalOptions& options) {
-  LoadedModel model = load_model(options.model);
+  LoadedModel model = load_model(options.model, options.quiet);
+  check_options(model.plan, options);
   const std::vector<int32_t> tokens = read_tokens(model, options);
   const int32_t bos = bos_token(model);
   Evaluator evaluator = make_evaluator(std::move(model), options);

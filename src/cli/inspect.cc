@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/utf8.h"
 #include "cli/commands.h"
 #include "cli/loaded_model.h"
 #include "cli/streams.h"
@@ -217,7 +218,7 @@ std::string text_report(LoadedModel& model) {
   text += format("%zu tensors in %zu file(s), %s:", tensors.count, model.checkpoint->files().size(),
                  size(tensors.bytes).c_str());
   for (const auto& [dtype, bytes] : tensors.bytes_by_dtype)
-    text += format(" %s %s", dtype.c_str(), size(bytes).c_str());
+    text += " " + printable(dtype, 40) + " " + size(bytes);
   text += "\nread per token: " + size(bytes_per_token(plan)) + " of weights\nKV per token:";
   for (int g = 0; g < kKvGroups; ++g) {
     if (plan.kv_groups[g].layers == 0) continue;

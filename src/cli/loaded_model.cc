@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "cli/streams.h"
 #include "io/hub.h"
 #include "model/gemma4_plan.h"
 
@@ -19,13 +20,15 @@ void add_missing(std::vector<int32_t>& set, const std::vector<int32_t>& more) {
 
 }  // namespace
 
-LoadedModel load_model(const std::string& model) {
+LoadedModel load_model(const std::string& model, bool quiet) {
   LoadedModel loaded;
   loaded.directory = find_model(model);
   loaded.config = load_model_config(loaded.directory);
-  loaded.generation = load_generation_config(loaded.directory);
+  loaded.generation = load_generation_config(loaded.directory, loaded.config.vocab_size);
   loaded.checkpoint = Checkpoint::open(loaded.directory);
   loaded.plan = make_plan(loaded.config, loaded.checkpoint);
+  if (quiet) return loaded;
+  for (const std::string& warning : loaded.config.warnings) print_message("warning: " + warning);
   return loaded;
 }
 

@@ -20,8 +20,9 @@ struct LoadedModel {
   ModelPlan plan;
 };
 
-/// `model`: a directory or "org/name"; see io/hub.h. Throws Error as the loaders do.
-LoadedModel load_model(const std::string& model);
+/// `model`: a directory or "org/name"; see io/hub.h. Warnings go to standard error unless `quiet`. Throws
+/// Error as the loaders do.
+LoadedModel load_model(const std::string& model, bool quiet = false);
 
 /// The demo model that comes with the program: $CARAT_DEMO_MODEL, else share/carat/models/demo beside the
 /// program's directory, else the source tree it was built from. Throws Error{not_found}.

@@ -4,12 +4,13 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <utility>
+
+#include "base/utf8.h"
 
 namespace carat {
 
-Progress::Progress(std::string label, bool quiet)
-    : label_(std::move(label)), enabled_(!quiet && ::isatty(STDERR_FILENO)) {}
+Progress::Progress(std::string_view label, bool quiet)
+    : label_(printable(label, 40)), enabled_(!quiet && ::isatty(STDERR_FILENO)) {}
 
 Progress::~Progress() {
   if (drawn_) std::fputs("\r\x1b[K", stderr);

@@ -2,13 +2,14 @@
 #pragma once
 #include <chrono>
 #include <string>
+#include <string_view>
 
 namespace carat {
 
 /// Draws nothing when stderr is not a terminal or when told to be quiet; erases itself at the end.
 class Progress {
  public:
-  Progress(std::string label, bool quiet);
+  Progress(std::string_view label, bool quiet);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;

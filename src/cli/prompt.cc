@@ -1,32 +1,34 @@
 #include "cli/prompt.h"
 
-#include <nlohmann/json.hpp>
+#include <system_error>
 
-#include "base/error.h"
 #include "base/mapped_file.h"
+#include "io/json_object.h"
 
 namespace carat {
 namespace {
 
 constexpr std::string_view kTurnStart = "<|turn>", kTurnEnd = "<turn|>";
 
+/// A dangling link is there: opening it says so.
+bool is_there(const std::filesystem::path& file) {
+  std::error_code ignored;
+  return std::filesystem::symlink_status(file, ignored).type() != std::filesystem::file_type::not_found;
+}
+
 /// Empty when the checkpoint has none. Of a list of named templates the text of all: only what they contain
 /// matters.
 std::string chat_template(const std::filesystem::path& directory) {
-  if (const auto file = directory / "chat_template.jinja"; std::filesystem::exists(file))
-    return std::string(MappedFile(file).text());
+  if (const auto file = directory / "chat_template.jinja"; is_there(file))
+    return std::string(MappedFile(file, kMostConfigBytes).text());
   const auto file = directory / "tokenizer_config.json";
-  if (!std::filesystem::exists(file)) return {};
-  const auto config = nlohmann::json::parse(MappedFile(file).text(), nullptr, false);
-  if (!config.is_object()) fail(ErrorKind::corrupt, file.string(), ": not a JSON object");
-  const auto found = config.find("chat_template");
-  if (found == config.end() || found->is_null()) return {};
-  if (found->is_string()) return found->get<std::string>();
+  if (!is_there(file)) return {};
+  const JsonObject config = JsonObject::parse(MappedFile(file, kMostConfigBytes).text(), file.string());
+  if (!config.has("chat_template")) return {};
   std::string all;
-  for (const auto& named : *found)
-    if (named.is_object() && named.contains("template") && named["template"].is_string())
-      all += named["template"].get<std::string>();
-  return all;
+  const std::vector<JsonObject> named = config.objects("chat_template");
+  for (const JsonObject& entry : named) all += entry.string("template", "");
+  return named.empty() ? config.string("chat_template", "") : all;
 }
 
 std::string_view trim(std::string_view text) {

@@ -1,5 +1,5 @@
 // `carat quantize`: a copy of a checkpoint with int8 or int4 weights that loads faster and as it is.
-#include <cstdio>
+#include <csignal>
 #include <string>
 
 #include "base/error.h"
@@ -21,15 +21,34 @@ double total_bytes(const Checkpoint& checkpoint) {
   return bytes;
 }
 
+volatile std::sig_atomic_t interrupted_by = 0;
+
+/// The first signal ends the work where nothing is left behind, the second one the program.
+void stop_on_signals() {
+  struct sigaction action{};
+  action.sa_handler = [](int number) { interrupted_by = number; };
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(number, &action, nullptr);
+}
+
+struct Interrupted {};
+
 }  // namespace
 
 int quantize_command(const QuantizeOptions& options) {
-  const LoadedModel model = load_model(options.model);
+  const LoadedModel model = load_model(options.model, options.quiet);
   ThreadPool pool(options.threads);
-  {
+  stop_on_signals();
+  try {
     Progress progress("quantizing", options.quiet);
     write_quantized_checkpoint(model.config, model.checkpoint, parse_format(options.format), options.output,
-                               pool, [&](double fraction) { progress.update(fraction); });
+                               pool, [&](double fraction) {
+                                 if (interrupted_by != 0) throw Interrupted();
+                                 progress.update(fraction);
+                               });
+  } catch (const Interrupted&) {
+    print_message("interrupted; what was written is removed");
+    return 128 + interrupted_by;  // as a shell says of a program ended by a signal
   }
   const auto written = Checkpoint::open(options.output);
   write_stdout(options.output + ": " + format_si(total_bytes(*written), "B") + " of " +

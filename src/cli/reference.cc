@@ -1,9 +1,11 @@
 #include "cli/reference.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "cli/streams.h"
+#include "base/mapped_file.h"
+#include "base/utf8.h"
 
 namespace carat {
 namespace {
@@ -21,7 +23,7 @@ class PromptFields {
     std::vector<int32_t> ids;
     for (const Json& value : array(name)) {
       if (!value.is_number_integer() || value.get<int64_t>() < 0 || value.get<int64_t>() >= vocab)
-        fail(ErrorKind::corrupt, source_, ".", name, "[", ids.size(), "]: ", value.dump(),
+        fail(ErrorKind::corrupt, source_, ".", name, "[", ids.size(), "]: ", printable(value.dump(), 40),
              " is not a token id below ", vocab, ", the model's vocabulary");
       ids.push_back(value.get<int32_t>());
     }
@@ -68,17 +70,29 @@ PromptReference read_prompt_reference(const std::string& source, const std::stri
   return prompt;
 }
 
+Json parse_file(const std::filesystem::path& path) {
+  constexpr std::size_t kMostBytes = std::size_t{256} << 20;
+  const MappedFile file(path, kMostBytes);
+  try {
+    return Json::parse(file.text());
+  } catch (const Json::parse_error& error) {
+    fail(ErrorKind::corrupt, path.string(), ": not valid JSON at byte ",
+         std::min(error.byte, file.text().size()), " of ", file.text().size());
+  } catch (const Json::exception&) {
+    fail(ErrorKind::corrupt, path.string(), ": not valid JSON: a number is too large");
+  }
+}
+
 }  // namespace
 
 std::vector<PromptReference> read_reference(const std::filesystem::path& path, int vocab) {
-  const Json root = Json::parse(read_file(path), nullptr, false);
-  if (root.is_discarded()) fail(ErrorKind::corrupt, path.string(), ": not JSON");
+  const Json root = parse_file(path);
   if (!root.is_object() || !root.contains("prompts") || !root["prompts"].is_object() ||
       root["prompts"].empty())
     fail(ErrorKind::corrupt, path.string(), ": no \"prompts\"; expected the output of tools/reference.py");
   std::vector<PromptReference> prompts;
   for (const auto& [name, fields] : root["prompts"].items())
-    prompts.push_back(read_prompt_reference(path.string() + ": " + name, name, fields, vocab));
+    prompts.push_back(read_prompt_reference(path.string() + ": " + in_quotes(name), name, fields, vocab));
   return prompts;
 }
 

@@ -56,6 +56,14 @@ SamplingParams sampling_params(const RunOptions& options, const GenerationConfig
 
 /// Tokens that the sequence may grow to: as many as asked for, or as this prompt and its reply need.
 int context_size(const RunOptions& options, int prompt_tokens, int max_positions) {
+  if (options.context > max_positions) {
+    fail(ErrorKind::invalid_argument, "--context ", options.context, ": the model has only ", max_positions,
+         " positions");
+  }
+  if (options.context > 0 && options.context <= prompt_tokens) {
+    fail(ErrorKind::invalid_argument, "--context ", options.context, ": the prompt has ", prompt_tokens,
+         " tokens and at least one of reply must fit; give ", prompt_tokens + 1, " or more");
+  }
   const int64_t wanted = options.context > 0 ? options.context : int64_t{prompt_tokens} + options.max_tokens;
   return static_cast<int>(std::min<int64_t>(wanted, max_positions));
 }
@@ -80,9 +88,11 @@ void show_continued_text(const RunOptions& options, const std::string& text) {
 
 void print_footer(const Request& request, const Reply& reply) {
   const auto generated = static_cast<double>(reply.tokens.size());
+  constexpr int kTooFewToTime = 2;  // one step says nothing about a rate
   const double decode_s = reply.total_s - reply.first_token_s;
   std::fprintf(stderr, "%zu prompt tokens, %zu generated", request.prompt.size(), reply.tokens.size());
-  if (generated > 1 && decode_s > 0) std::fprintf(stderr, ", %.1f tok/s", (generated - 1) / decode_s);
+  if (generated > kTooFewToTime && decode_s > 0)
+    std::fprintf(stderr, ", %.1f tok/s", (generated - 1) / decode_s);
   if (generated > 0) std::fprintf(stderr, ", first token after %.2f s", reply.first_token_s);
   if (request.sampling.temperature > 0)
     std::fprintf(stderr, ", seed %llu", static_cast<unsigned long long>(request.sampling.seed));
@@ -111,7 +121,8 @@ bool stream_reply(Engine& engine, const Request& request, Reply& reply) {
 
 int run_command(const RunOptions& options) {
   const std::string text = read_prompt(options);
-  LoadedModel model = load_model(options.model.empty() ? find_demo_model().string() : options.model);
+  LoadedModel model =
+      load_model(options.model.empty() ? find_demo_model().string() : options.model, options.quiet);
   const auto tokenizer = load_tokenizer(model.directory.string());
   const PromptFormat format =
       options.raw ? PromptFormat::continuation : prompt_format(model.directory, *tokenizer);

@@ -1,12 +1,15 @@
 #include "cli/streams.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 
 #include "base/error.h"
+#include "base/utf8.h"
 
 namespace carat {
 namespace {
@@ -17,6 +20,9 @@ std::string read_all(int fd, const std::string& name) {
   for (;;) {
     const ssize_t count = ::read(fd, buffer, sizeof buffer);
     if (count == 0) return text;
+    if (count > 0 && text.size() + static_cast<std::size_t>(count) > kMostTextBytes) {
+      fail(ErrorKind::unavailable, name, ": more than ", kMostTextBytes, " bytes; give a part of it");
+    }
     if (count > 0) {
       text.append(buffer, static_cast<std::size_t>(count));
     } else if (errno != EINTR) {
@@ -41,6 +47,10 @@ bool write_stdout(std::string_view text) {
   return true;
 }
 
+void print_message(std::string_view message) {
+  std::fprintf(stderr, "carat: %s\n", printable(message).c_str());
+}
+
 std::string read_stdin() { return read_all(STDIN_FILENO, "standard input"); }
 
 std::string read_file(const std::filesystem::path& path) {
@@ -51,6 +61,10 @@ std::string read_file(const std::filesystem::path& path) {
     }
   } file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
   if (file.fd < 0) fail(ErrorKind::not_found, path.string(), ": ", std::strerror(errno));
+  struct stat info{};
+  if (::fstat(file.fd, &info) != 0 || (!S_ISREG(info.st_mode) && !S_ISFIFO(info.st_mode))) {
+    fail(ErrorKind::not_found, path.string(), ": neither a regular file nor a pipe");
+  }
   return read_all(file.fd, path.string());
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "cli/commands.h"
 #include "cli/loaded_model.h"
 #include "cli/streams.h"
@@ -53,7 +54,10 @@ void encode_json_lines(const IdEncoder& encoder) {
   std::string line, out;
   for (int number = 1; std::getline(std::cin, line); ++number) {
     const auto text = nlohmann::json::parse(line, nullptr, false);
-    if (!text.is_string()) fail(ErrorKind::corrupt, "standard input, line ", number, ": not a JSON string");
+    if (!text.is_string()) {
+      write_stdout(out);  // of the lines before
+      fail(ErrorKind::corrupt, "standard input, line ", number, ": not a JSON string: ", in_quotes(line, 60));
+    }
     out += "[" + join(encoder.encode(text.get_ref<const std::string&>()), ", ") + "]\n";
     if (out.size() < kBufferBytes && std::cin.rdbuf()->in_avail() > 0) continue;
     if (!write_stdout(out)) return;
@@ -67,7 +71,7 @@ std::string list_pieces(const Tokenizer& tokenizer, const std::vector<int32_t>& 
   std::string text;
   for (const int32_t id : ids) {
     const nlohmann::json piece = std::string(tokenizer.piece(id));
-    text += std::to_string(id) + "\t" + piece.dump() + "\n";
+    text += std::to_string(id) + "\t" + printable(piece.dump()) + "\n";
   }
   return text;
 }

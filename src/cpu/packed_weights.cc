@@ -91,9 +91,7 @@ std::size_t packed_bytes(const MatmulWeights& w) {
   return static_cast<std::size_t>(w.panels()) * panel_bytes(w.linear.format, w.linear.cols);
 }
 
-void convert_row(WeightFormat format, const float* row, int64_t cols, std::byte* out) {
-  if (is_quantized(format)) return encode_row(format, row, cols, out);
-  CHECK(format == WeightFormat::bf16);
+void round_row(const float* row, int64_t cols, std::byte* out) {
   auto* rounded = reinterpret_cast<bf16*>(out);
   for (int64_t i = 0; i < cols; ++i) rounded[i] = to_bf16(row[i]);
 }
@@ -101,7 +99,8 @@ void convert_row(WeightFormat format, const float* row, int64_t cols, std::byte*
 /// Packs panels [range.first, range.last) of one matrix, converting one panel's rows at a time where needed.
 class PanelPacker {
  public:
-  PanelPacker(const Kernels& kernels, const Packing& matrix) : kernels_(kernels), matrix_(matrix) {}
+  PanelPacker(const ModelPlan& plan, const Kernels& kernels, const Packing& matrix)
+      : plan_(plan), kernels_(kernels), matrix_(matrix) {}
 
   void pack(IndexRange panels, std::byte* out) {
     if (matrix_.format == matrix_.source.format) {
@@ -116,8 +115,7 @@ class PanelPacker {
       const int64_t first = panel * kPanelRows, count = std::min<int64_t>(kPanelRows, source.rows - first);
       for (int64_t r = 0; r < count; ++r) {
         kernels_.decode_row(source, first + r, 1.f, row_.data());
-        convert_row(matrix_.format, row_.data(), source.cols,
-                    converted_.data() + row_size * static_cast<std::size_t>(r));
+        convert_row(first + r, converted_.data() + row_size * static_cast<std::size_t>(r));
       }
       const Linear rows{matrix_.format, count, source.cols, converted_.data()};
       kernels_.pack_panels(rows, 0, 1, out);
@@ -126,6 +124,15 @@ class PanelPacker {
   }
 
  private:
+  void convert_row(int64_t row, std::byte* out) const {
+    if (is_quantized(matrix_.format)) {
+      return encode_row_of(plan_, matrix_.source, row, matrix_.format, row_.data(), out);
+    }
+    CHECK(matrix_.format == WeightFormat::bf16);
+    round_row(row_.data(), matrix_.source.cols, out);
+  }
+
+  const ModelPlan& plan_;
   const Kernels& kernels_;
   const Packing& matrix_;
   std::vector<float> row_;
@@ -133,13 +140,14 @@ class PanelPacker {
 };
 
 /// Each thread packs, and so touches first, about what it will read.
-void pack_matrix(const Packing& matrix, std::byte* out, const Kernels& kernels, ThreadPool& pool) {
+void pack_matrix(const ModelPlan& plan, const Packing& matrix, std::byte* out, const Kernels& kernels,
+                 ThreadPool& pool) {
   std::vector<std::exception_ptr> failures(static_cast<std::size_t>(pool.size()));
   const std::size_t bytes = panel_bytes(matrix.packed->linear.format, matrix.source.cols);
   pool.run([&](int thread) {
     try {
       const IndexRange panels = share_of(matrix.packed->panels(), thread, pool.size());
-      PanelPacker(kernels, matrix).pack(panels, out + bytes * static_cast<std::size_t>(panels.first));
+      PanelPacker(plan, kernels, matrix).pack(panels, out + bytes * static_cast<std::size_t>(panels.first));
     } catch (...) {
       failures[static_cast<std::size_t>(thread)] = std::current_exception();
     }
@@ -192,7 +200,7 @@ PackedWeights::PackedWeights(const ModelPlan& plan, const PackOptions& options, 
   std::size_t done = 0;
   for (const Packing& matrix : list) {
     matrix.packed->linear.data = memory_.data() + done;
-    pack_matrix(matrix, memory_.data() + done, kernels, pool);
+    pack_matrix(plan, matrix, memory_.data() + done, kernels, pool);
     done += packed_bytes(*matrix.packed);
     if (options.progress) options.progress(static_cast<double>(done) / static_cast<double>(total));
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <iomanip>
 #include <optional>
 #include <system_error>
 
@@ -24,12 +25,15 @@ std::optional<fs::path> from_environment(const char* variable) {
 }
 
 /// The same rule as the Hugging Face tools, so that what they downloaded is found.
-fs::path hub_cache() {
+std::optional<fs::path> hub_cache() {
   if (const auto cache = from_environment("HF_HUB_CACHE")) return *cache;
   if (const auto home = from_environment("HF_HOME")) return *home / "hub";
   if (const auto cache = from_environment("XDG_CACHE_HOME")) return *cache / "huggingface" / "hub";
-  return from_environment("HOME").value_or(fs::path("/")) / ".cache" / "huggingface" / "hub";
+  if (const auto home = from_environment("HOME")) return *home / ".cache" / "huggingface" / "hub";
+  return std::nullopt;
 }
+
+constexpr int kMostNameBytes = 96;
 
 /// A name of one path component that can't lead elsewhere.
 bool is_plain_name(std::string_view name) {
@@ -37,7 +41,7 @@ bool is_plain_name(std::string_view name) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
            c == '_' || c == '.';
   };
-  return !name.empty() && name.size() <= 96 && name.front() != '.' &&
+  return !name.empty() && name.size() <= kMostNameBytes && name.front() != '.' &&
          std::all_of(name.begin(), name.end(), allowed);
 }
 
@@ -53,7 +57,10 @@ std::optional<std::string> cache_entry(std::string_view model) {
 /// The snapshot of refs/main, else the one written last.
 std::optional<fs::path> find_snapshot(const fs::path& entry) {
   std::string revision;
-  std::ifstream(entry / "refs" / "main") >> revision;
+  const fs::path main = entry / "refs" / "main";
+  if (std::error_code ignored; fs::is_regular_file(main, ignored)) {
+    std::ifstream(main) >> std::setw(kMostNameBytes + 1) >> revision;
+  }
   const fs::path snapshots = entry / "snapshots";
   if (is_plain_name(revision) && directory_exists(snapshots / revision)) return snapshots / revision;
 
@@ -84,7 +91,14 @@ fs::path find_model(const std::string& model) {
     fail(ErrorKind::not_found, in_quotes(model),
          ": no such directory, and not a model's name (org/name) either");
   }
-  const fs::path cached = hub_cache() / *entry;
+  const std::optional<fs::path> cache = hub_cache();
+  if (!cache) {
+    fail(ErrorKind::not_found, in_quotes(model),
+         ": no such directory, and where the Hugging Face cache is can't be known: none of HF_HUB_CACHE, "
+         "HF_HOME, "
+         "XDG_CACHE_HOME and HOME is set");
+  }
+  const fs::path cached = *cache / *entry;
   if (const auto snapshot = find_snapshot(cached)) return *snapshot;
   fail(ErrorKind::not_found, in_quotes(model), ": no such directory, and not in the Hugging Face cache (no ",
        cached.string(), "); download it with: hf download ", model);

@@ -60,6 +60,10 @@ JsonObject JsonObject::parse(std::string_view text, const std::string& source) {
   if (const std::size_t nul = text.find('\0'); nul != text.npos) {  // the library takes it for the end
     fail(ErrorKind::corrupt, source, ": not valid JSON: byte ", nul, " is 0");
   }
+  if (text.find_first_not_of(" \t\r\n") == text.npos) {
+    fail(ErrorKind::corrupt, source,
+         text.empty() ? ": the file is empty" : ": nothing but blanks in the file");
+  }
   JsonObject root;
   root.source_ = source;
   try {
@@ -68,6 +72,10 @@ JsonObject JsonObject::parse(std::string_view text, const std::string& source) {
     root.document_ = document;
     root.value_ = document.get();
   } catch (const json::parse_error& error) {
+    if (error.byte > text.size()) {
+      fail(ErrorKind::corrupt, source, ": not valid JSON: the file ends too early, after ", text.size(),
+           " bytes");
+    }
     fail(ErrorKind::corrupt, source, ": not valid JSON near byte ", error.byte, ": ",
          in_quotes(line_at(text, error.byte)));
   } catch (const json::exception&) {
@@ -154,6 +162,20 @@ JsonObject JsonObject::object(std::string_view name) const {
   return child;
 }
 
+std::vector<JsonObject> JsonObject::objects(std::string_view name) const {
+  const json* value = find(value_, name);
+  std::vector<JsonObject> result;
+  if (!value || !value->is_array()) return result;
+  for (const json& item : *value) {
+    const std::string place = std::string(name) + "[" + std::to_string(result.size()) + "]";
+    if (!item.is_object()) fail(ErrorKind::corrupt, where(place), ": must be an object");
+    result.push_back(*this);
+    result.back().value_ = &item;
+    result.back().prefix_ = prefix_ + place + ".";
+  }
+  return result;
+}
+
 std::vector<std::string> JsonObject::strings(std::string_view name) const {
   std::vector<std::string> result;
   if (!has(name)) return result;
@@ -179,6 +201,28 @@ std::vector<int> JsonObject::integers(std::string_view name, Range<int> range) c
              range.most);
     }
     result.push_back(number);
+  }
+  return result;
+}
+
+std::vector<int> JsonObject::token_ids(std::string_view name, int vocab) const {
+  if (!has(name)) return {};
+  const json& value = *find(value_, name);
+  std::vector<int> result;
+  const auto add = [&](const json& item, const std::string& place) {
+    int id = 0;
+    if (!to_int(item, id) || id < 0 || id >= vocab) {
+      fail(ErrorKind::invalid_argument, where(place), " = ", printable(item.dump(), 40),
+           ": not a token id; the vocabulary of ", vocab, " has the ids 0 to ", vocab - 1);
+    }
+    result.push_back(id);
+  };
+  if (!value.is_array()) {
+    add(value, std::string(name));
+    return result;
+  }
+  for (const json& item : value) {
+    add(item, std::string(name) + "[" + std::to_string(result.size()) + "]");
   }
   return result;
 }

@@ -37,9 +37,14 @@ class JsonObject {
   std::string string(std::string_view name, std::string_view fallback) const;
   /// Throws Error{corrupt} also when absent.
   JsonObject object(std::string_view name) const;
+  /// The objects of a list; empty when absent or not a list.
+  std::vector<JsonObject> objects(std::string_view name) const;
   std::vector<std::string> strings(std::string_view name) const;
   /// One integer or a list of them; empty when absent or null.
   std::vector<int> integers(std::string_view name, Range<int> range) const;
+
+  /// One token id or a list of them, in [0, vocab); empty when absent or null.
+  std::vector<int> token_ids(std::string_view name, int vocab) const;
 
   /// "config.json: text_config.hidden_size", for messages.
   std::string where(std::string_view name) const;

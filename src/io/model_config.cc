@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "base/mapped_file.h"
 #include "base/utf8.h"
 #include "io/json_object.h"
@@ -58,6 +57,7 @@ void check_family(const JsonObject& root) {
 ConfigFile open_config(std::string_view json, const std::string& source) {
   const JsonObject root = JsonObject::parse(json, source);
   check_family(root);
+  if (root.is_null("text_config")) root.reject(ErrorKind::corrupt, "text_config", "must be an object");
   const bool unified = root.string("model_type", "").starts_with("gemma4_unified");
   return {root, root.has("text_config") ? root.object("text_config") : root, unified};
 }
@@ -111,7 +111,7 @@ RopeConfig read_rope(const JsonObject& text, AttentionKind kind, RopeConfig fall
   return rope;
 }
 
-std::vector<AttentionKind> read_layer_kinds(const JsonObject& text) {
+std::vector<AttentionKind> read_layer_kinds(const JsonObject& text, std::vector<std::string>& warnings) {
   const int count = text.integer("num_hidden_layers", 30, kLayers);
   std::vector<AttentionKind> kinds;
   for (const std::string& type : text.strings("layer_types")) {
@@ -132,7 +132,7 @@ std::vector<AttentionKind> read_layer_kinds(const JsonObject& text) {
   if (kinds.back() != AttentionKind::full) {
     // transformers does the same, with or without a list in the file.
     if (text.has("layer_types")) {
-      log(LogLevel::warning, text.where("layer_types"), ": the last layer is run with full attention");
+      warnings.push_back(text.where("layer_types") + ": the last layer is run with full attention");
     }
     kinds.back() = AttentionKind::full;
   }
@@ -215,8 +215,8 @@ void check_layers(const JsonObject& text, const ModelConfig& config) {
   }
 }
 
-std::vector<LayerConfig> read_layers(const JsonObject& text) {
-  const std::vector<AttentionKind> kinds = read_layer_kinds(text);
+std::vector<LayerConfig> read_layers(const JsonObject& text, std::vector<std::string>& warnings) {
+  const std::vector<AttentionKind> kinds = read_layer_kinds(text, warnings);
   const int count = static_cast<int>(kinds.size());
   const LayerDefaults d = read_layer_defaults(text, count);
   std::map<AttentionKind, int> last_owner;
@@ -312,7 +312,7 @@ ModelConfig parse_model_config(std::string_view json, const std::string& source_
   }
   config.tie_word_embeddings =
       file.root.boolean("tie_word_embeddings", text.boolean("tie_word_embeddings", true));
-  config.layers = read_layers(text);
+  config.layers = read_layers(text, config.warnings);
   check_layers(text, config);
   for (const LayerConfig& layer : config.layers) {
     RopeConfig& rope = layer.attention == AttentionKind::full ? config.full_rope : config.sliding_rope;
@@ -325,7 +325,7 @@ ModelConfig parse_model_config(std::string_view json, const std::string& source_
 }
 
 ModelConfig load_model_config(const std::filesystem::path& directory) {
-  const MappedFile file(directory / "config.json");
+  const MappedFile file(directory / "config.json", kMostConfigBytes);
   return parse_model_config(file.text(), file.path().string());
 }
 

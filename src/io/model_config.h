@@ -54,6 +54,7 @@ struct ModelConfig {
   /// the embedding rows of the padding token, as in transformers.
   std::vector<int> soft_token_ids;
   std::vector<LayerConfig> layers;
+  std::vector<std::string> warnings;  // what the file says and is not done, one line each
 };
 
 /// Sampling defaults of the checkpoint; absent fields are absent.
@@ -74,8 +75,9 @@ struct GenerationConfig {
 ModelConfig load_model_config(const std::filesystem::path& directory);
 ModelConfig parse_model_config(std::string_view json, const std::string& source_name);
 
-/// All defaults when the directory has no generation_config.json.
-GenerationConfig load_generation_config(const std::filesystem::path& directory);
-GenerationConfig parse_generation_config(std::string_view json, const std::string& source_name);
+/// All defaults when the directory has no generation_config.json. Every id is in [0, vocab), and at least one
+/// token is not suppressed. Throws Error{corrupt} or Error{invalid_argument}, naming file, field and value.
+GenerationConfig load_generation_config(const std::filesystem::path& directory, int vocab);
+GenerationConfig parse_generation_config(std::string_view json, const std::string& source_name, int vocab);
 
 }  // namespace carat

@@ -224,9 +224,13 @@ void check_layout(const std::vector<Entry>& entries, uint64_t data_bytes, const 
   const Entry* previous = nullptr;
   for (const Entry& e : entries) {
     if (e.begin != end) {
+      if (!previous) {
+        fail(ErrorKind::corrupt, source, ": tensor ", in_quotes(e.name), " starts at byte ", e.begin,
+             " of the data, but no tensor fills the bytes before it");
+      }
       fail(ErrorKind::corrupt, source, ": tensor ", in_quotes(e.name), " starts at byte ", e.begin,
            " of the data, ", e.begin < end ? "inside" : "with a gap after", " tensor ",
-           previous ? in_quotes(previous->name) : std::string("(none)"), ", which ends at ", end);
+           in_quotes(previous->name), ", which ends at ", end);
     }
     end = e.end;
     previous = &e;

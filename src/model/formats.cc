@@ -41,10 +41,12 @@ float largest_magnitude(const std::array<float, count>& weights) {
     const int32_t magnitude = std::bit_cast<int32_t>(w) & 0x7fffffff;
     largest = magnitude > largest ? magnitude : largest;
   }
-  const float value = std::bit_cast<float>(largest);
-  if (!std::isfinite(value)) fail(ErrorKind::corrupt, "a weight is not a finite number");
-  return value;
+  return std::bit_cast<float>(largest);
 }
+
+// Thrown for a block with a weight that no scale can hold: too large for an f16, infinite or NaN.
+// encode_row() knows where it is.
+struct Unencodable {};
 
 // The next f16 not below x, so that no weight exceeds the largest integer.
 f16 to_f16_up(float x) {
@@ -54,9 +56,7 @@ f16 to_f16_up(float x) {
 }
 
 f16 checked_scale(f16 scale, float largest) {
-  if (!std::isfinite(to_float(scale))) {
-    fail(ErrorKind::corrupt, "a weight of magnitude ", largest, " is too large to be quantised");
-  }
+  if (!std::isfinite(largest) || !std::isfinite(to_float(scale))) throw Unencodable{};
   return scale;
 }
 
@@ -163,6 +163,7 @@ f16 best_scale(const Int4Lanes& weights, float extreme, float largest) {
 
 Int4Block encode_int4(const Int4Weights& weights) {
   const float largest = largest_magnitude(weights);
+  if (!std::isfinite(largest)) throw Unencodable{};
   if (largest == 0.f) return with_scale(weights, f16{0});
   const float extreme =
       std::find(weights.begin(), weights.end(), largest) != weights.end() ? largest : -largest;
@@ -198,8 +199,9 @@ WeightFormat parse_format(std::string_view name) {
   fail(ErrorKind::invalid_argument, "unknown weight format '", name, "': use f32, f16, bf16, int8 or int4");
 }
 
-void encode_row(WeightFormat format, const float* weights, int64_t cols, std::byte* out) {
-  CHECK(format == WeightFormat::int8 || format == WeightFormat::int4);
+namespace {
+
+void encode_blocks(WeightFormat format, const float* weights, int64_t cols, std::byte* out) {
   if (format == WeightFormat::int8) {
     for_each_block(cols, kInt8Block, [&](int64_t b, int count) {
       std::array<float, kInt8Block> padded{};
@@ -214,6 +216,25 @@ void encode_row(WeightFormat format, const float* weights, int64_t cols, std::by
       const Int4Block block = encode_int4(padded);
       std::memcpy(out + b * sizeof block, &block, sizeof block);
     });
+  }
+}
+
+// NaN ranks above everything.
+bool smaller_magnitude(float a, float b) {
+  const auto magnitude = [](float x) { return std::bit_cast<uint32_t>(x) & 0x7fffffffu; };
+  return magnitude(a) < magnitude(b);
+}
+
+}  // namespace
+
+void encode_row(WeightFormat format, const float* weights, int64_t cols, std::byte* out) {
+  CHECK(format == WeightFormat::int8 || format == WeightFormat::int4);
+  try {
+    encode_blocks(format, weights, cols, out);
+  } catch (const Unencodable&) {
+    const float* worst = std::max_element(weights, weights + cols, smaller_magnitude);
+    fail(ErrorKind::corrupt, "column ", worst - weights, " is ", *worst,
+         std::isfinite(*worst) ? ", too large to be quantised" : ", which is not a finite number");
   }
 }
 

@@ -38,7 +38,8 @@ WeightFormat parse_format(std::string_view name);
 
 /// Writes row_bytes(format, cols) bytes for one row of float32 weights; format is int8 or int4. Weights that
 /// lie on a 4-bit lattice (every one of a block is the bf16 rounding of d * m, m in -8..7) keep exactly these
-/// m in int4. Throws Error{corrupt} when a weight isn't finite or too large for the format.
+/// m in int4. Throws Error{corrupt}, naming the column, when a weight isn't
+/// finite or too large for the format.
 void encode_row(WeightFormat format, const float* weights, int64_t cols, std::byte* out);
 
 void decode_int8(const std::byte* row, int64_t cols, float* out);

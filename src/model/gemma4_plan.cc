@@ -386,4 +386,19 @@ std::size_t kv_bytes_per_token(const ModelPlan& plan, std::size_t element_bytes)
   return 2 * element_bytes * static_cast<std::size_t>(int64_t{full.layers} * full.kv_heads * full.head_dim);
 }
 
+std::string describe_row(const ModelPlan& plan, const Linear& w, int64_t row) {
+  const std::size_t bytes = row_bytes(w.format, w.cols);
+  const std::byte* at = w.data + bytes * static_cast<std::size_t>(row);
+  const auto* storage = static_cast<const PlanStorage*>(plan.storage.get());
+  if (!storage) return "row " + std::to_string(row);  // a plan made by hand
+  const Checkpoint& checkpoint = *storage->checkpoint;
+  for (const auto& [name, tensor] : checkpoint.tensors()) {
+    const std::byte* first = tensor.bytes.data();
+    if (std::less<>()(at, first) || !std::less<>()(at, first + tensor.bytes.size())) continue;
+    const auto stored_row = static_cast<std::size_t>(at - first) / bytes;  // w may be a slice
+    return checkpoint.path(tensor) + ": tensor " + in_quotes(name) + ", row " + std::to_string(stored_row);
+  }
+  return "row " + std::to_string(row);
+}
+
 }  // namespace carat

@@ -12,8 +12,8 @@
 namespace carat {
 
 /// Finds the tensors under whichever prefix the checkpoint uses and checks every shape. Reads no weight bytes
-/// but the small vectors. Throws Error{corrupt} naming file and tensor when one is missing, has another shape,
-/// or belongs to a text model that `config` doesn't describe.
+/// but the small vectors. Throws Error{corrupt} naming file and tensor when one is missing, has another
+/// shape, or belongs to a text model that `config` doesn't describe.
 ModelPlan make_plan(const ModelConfig& config, std::shared_ptr<const Checkpoint> checkpoint);
 
 /// Calls `visit(role, linear)` for every matrix of the plan, in the order in which a decode step reads them;
@@ -26,5 +26,8 @@ std::size_t bytes_per_token(const ModelPlan& plan);
 
 /// Bytes of K and V that one token adds to the full-attention group, which grows with the context.
 std::size_t kv_bytes_per_token(const ModelPlan& plan, std::size_t element_bytes);
+
+/// "FILE: tensor "NAME", row R" for row `row` of a matrix of `plan`, for messages.
+std::string describe_row(const ModelPlan& plan, const Linear& w, int64_t row);
 
 }  // namespace carat

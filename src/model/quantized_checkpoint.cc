@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/utf8.h"
+#include "io/part_directory.h"
 #include "io/safetensors_writer.h"
 #include "model/formats.h"
 #include "model/gemma4_plan.h"
@@ -37,19 +39,17 @@ struct Output {
 };
 
 /// The tensors of the text model: what the plan's matrices view, and all vectors beside them.
-std::vector<Output> list_outputs(const ModelConfig& config,
-                                 const std::shared_ptr<const Checkpoint>& checkpoint, WeightFormat wanted) {
+std::vector<Output> list_outputs(ModelPlan& plan, const Checkpoint& checkpoint, WeightFormat wanted) {
   std::map<const std::byte*, const Tensor*> by_data;
-  for (const auto& [name, tensor] : checkpoint->tensors()) by_data.emplace(tensor.bytes.data(), &tensor);
+  for (const auto& [name, tensor] : checkpoint.tensors()) by_data.emplace(tensor.bytes.data(), &tensor);
   std::vector<Output> outputs;
   std::set<const Tensor*> listed;  // a tied embedding is visited twice
   std::string prefix;
-  ModelPlan plan = make_plan(config, checkpoint);
   for_each_linear(plan, [&](const char* role, Linear& linear) {
     const Tensor* tensor = by_data.at(linear.data);
     if (std::string_view(role) == "embed") prefix = tensor->name.substr(0, tensor->name.find("embed_tokens"));
     if (is_quantized(linear.format)) {
-      fail(ErrorKind::invalid_argument, checkpoint->file_name(*tensor), ": tensor ", tensor->name,
+      fail(ErrorKind::invalid_argument, checkpoint.path(*tensor), ": tensor ", in_quotes(tensor->name),
            " is already ", format_name(linear.format));
     }
     if (listed.insert(tensor).second) {
@@ -57,7 +57,7 @@ std::vector<Output> list_outputs(const ModelConfig& config,
     }
   });
   const auto matrices = static_cast<std::ptrdiff_t>(outputs.size());
-  for (const auto& [name, tensor] : checkpoint->tensors()) {
+  for (const auto& [name, tensor] : checkpoint.tensors()) {
     if (tensor.shape.size() <= 1 && name.starts_with(prefix))
       outputs.push_back({&tensor, {}, WeightFormat::bf16});
   }
@@ -75,8 +75,8 @@ TensorHeader header_of(const Output& output) {
 }
 
 /// Rows [first, first + count) of w in `format`, on all threads.
-void encode_rows(const Linear& w, int64_t first, int64_t count, WeightFormat format, ThreadPool& pool,
-                 std::vector<std::byte>& out) {
+void encode_rows(const ModelPlan& plan, const Linear& w, int64_t first, int64_t count, WeightFormat format,
+                 ThreadPool& pool, std::vector<std::byte>& out) {
   const std::size_t bytes = row_bytes(format, w.cols);
   out.resize(bytes * static_cast<std::size_t>(count));
   std::vector<std::exception_ptr> failures(static_cast<std::size_t>(pool.size()));
@@ -86,7 +86,8 @@ void encode_rows(const Linear& w, int64_t first, int64_t count, WeightFormat for
       const IndexRange share = share_of(count, thread, pool.size());
       for (int64_t r = share.first; r < share.last; ++r) {
         decode_row(w, first + r, row.data());
-        encode_row(format, row.data(), w.cols, out.data() + bytes * static_cast<std::size_t>(r));
+        encode_row_of(plan, w, first + r, format, row.data(),
+                      out.data() + bytes * static_cast<std::size_t>(r));
       }
     } catch (...) {
       failures[static_cast<std::size_t>(thread)] = std::current_exception();
@@ -100,16 +101,23 @@ void encode_rows(const Linear& w, int64_t first, int64_t count, WeightFormat for
 /// Everything beside the weights: configuration, tokenizer, templates.
 void copy_other_files(const fs::path& from, const fs::path& to) {
   constexpr std::array<std::string_view, 3> kCopied{".json", ".jinja", ".model"};
-  for (const fs::directory_entry& entry : fs::directory_iterator(from)) {
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(from, error)) {
     const fs::path& path = entry.path();
-    if (!entry.is_regular_file() || std::ranges::count(kCopied, path.extension().string()) == 0) continue;
+    if (!entry.is_regular_file(error) || std::ranges::count(kCopied, path.extension().string()) == 0)
+      continue;
     if (path.filename().string().ends_with(".index.json")) continue;
-    fs::copy_file(path, to / path.filename());
+    fs::copy_file(path, to / path.filename(), error);
+    if (error) {
+      fail(ErrorKind::unavailable, (to / path.filename()).string(), ": can't be copied from ", path.string(),
+           ": ", error.message());
+    }
   }
+  if (error) fail(ErrorKind::unavailable, from.string(), ": can't be listed: ", error.message());
 }
 
-void write_outputs(const std::vector<Output>& outputs, const fs::path& path, WeightFormat format,
-                   ThreadPool& pool, const std::function<void(double)>& progress) {
+void write_outputs(const ModelPlan& plan, const std::vector<Output>& outputs, const fs::path& path,
+                   WeightFormat format, ThreadPool& pool, const std::function<void(double)>& progress) {
   std::vector<TensorHeader> headers;
   std::size_t total = 0, done = 0;
   for (const Output& output : outputs) {
@@ -127,7 +135,7 @@ void write_outputs(const std::vector<Output>& outputs, const fs::path& path, Wei
     const auto rows = static_cast<int64_t>(kPieceBytes / row_bytes(output.format, output.source.cols) + 1);
     for (int64_t first = 0; first < output.source.rows; first += rows) {
       const int64_t count = std::min(rows, output.source.rows - first);
-      encode_rows(output.source, first, count, output.format, pool, piece);
+      encode_rows(plan, output.source, first, count, output.format, pool, piece);
       writer.write(piece);
       done += static_cast<std::size_t>(count) * row_bytes(output.source.format, output.source.cols);
       progress(static_cast<double>(done) / static_cast<double>(total));
@@ -150,19 +158,20 @@ void write_quantized_checkpoint(const ModelConfig& config, std::shared_ptr<const
                                 WeightFormat format, const fs::path& directory, ThreadPool& pool,
                                 const std::function<void(double fraction)>& progress) {
   CHECK(is_quantized(format));
-  const std::vector<Output> outputs = list_outputs(config, checkpoint, format);
-  std::error_code error;
-  if (fs::exists(directory, error)) {
-    fail(ErrorKind::invalid_argument, directory.string(), " exists already; name a new directory");
-  }
-  fs::create_directories(directory, error);
-  if (error) fail(ErrorKind::unavailable, directory.string(), ": can't be created: ", error.message());
+  ModelPlan plan = make_plan(config, checkpoint);
+  const std::vector<Output> outputs = list_outputs(plan, *checkpoint, format);
+  PartDirectory part(directory);
+  copy_other_files(checkpoint->directory(), part.path());
+  write_outputs(plan, outputs, part.path() / "model.safetensors", format, pool, progress);
+  part.commit();
+}
+
+void encode_row_of(const ModelPlan& plan, const Linear& w, int64_t row, WeightFormat format,
+                   const float* values, std::byte* out) {
   try {
-    copy_other_files(checkpoint->directory(), directory);
-    write_outputs(outputs, directory / "model.safetensors", format, pool, progress);
-  } catch (...) {
-    fs::remove_all(directory, error);  // nothing half-written stays behind
-    throw;
+    encode_row(format, values, w.cols, out);
+  } catch (const Error& error) {
+    fail(error.kind(), describe_row(plan, w, row), ", ", error.what());
   }
 }
 

@@ -161,7 +161,7 @@ class BpeTokenizer final : public Tokenizer {
 }  // namespace
 
 std::shared_ptr<const Tokenizer> Tokenizer::load(const std::filesystem::path& tokenizer_json) {
-  const MappedFile file(tokenizer_json);
+  const MappedFile file(tokenizer_json, kMostTokenizerBytes);
   return parse(file.text(), tokenizer_json.string());
 }
 

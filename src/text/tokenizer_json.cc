@@ -177,8 +177,9 @@ class PipelineReader {
     fail(ErrorKind::corrupt, source_, ": ", parts...);
   }
   [[noreturn]] void unsupported(std::string_view part, const json& value) const {
-    fail(ErrorKind::unsupported, source_, ": ", part, " is ",
-         in_quotes(value.dump(-1, ' ', false, kReplaceInvalid)),
+    const std::string shown = value.is_string() ? in_quotes(value.get_ref<const std::string&>())
+                                                : printable(value.dump(-1, ' ', false, kReplaceInvalid), 120);
+    fail(ErrorKind::unsupported, source_, ": ", part, " is ", shown,
          ", which Gemma's tokenizer does not use and Carat can't reproduce exactly");
   }
 
@@ -326,9 +327,10 @@ StringList by_id(const FileReader& file, const std::string& source) {
 }  // namespace
 
 TokenizerFile read_tokenizer_json(std::string_view text, const std::string& source) {
-  constexpr std::size_t kMaxBytes = std::size_t{1} << 31;
-  if (text.size() > kMaxBytes)
-    fail(ErrorKind::corrupt, source, ": ", text.size(), " bytes are too many for a tokenizer");
+  if (text.size() > kMostTokenizerBytes)
+    fail(ErrorKind::corrupt, source, ": ", text.size(), " bytes; a tokenizer has at most ",
+         kMostTokenizerBytes);
+  if (text.empty()) fail(ErrorKind::corrupt, source, ": the file is empty");
   FileReader reader(source);
   json::sax_parse(text.data(), text.data() + text.size(), &reader);
   TokenizerFile file = PipelineReader(reader.rest, source).read();

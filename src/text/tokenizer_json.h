@@ -1,5 +1,6 @@
 // Reads tokenizer.json and refuses every pipeline whose ids the tokenizer could not reproduce exactly.
 #pragma once
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,9 @@ struct TokenizerFile {
   bool ignore_merges = false;
   bool adds_bos = false;
 };
+
+/// Gemma's has 33 MB.
+inline constexpr std::size_t kMostTokenizerBytes = std::size_t{512} << 20;
 
 /// Throws Error{corrupt} or Error{unsupported}, naming `source` and the part.
 TokenizerFile read_tokenizer_json(std::string_view json, const std::string& source);

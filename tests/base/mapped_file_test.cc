@@ -65,6 +65,13 @@ TEST(MappedFile, PrefetchAcceptsAnyPartAndMemoryThatIsNoFile) {
   EXPECT_EQ(memory.back(), 'y');
 }
 
+TEST(MappedFile, RefusesMoreBytesThanTheKindOfFileHas) {
+  const TempDirectory directory;
+  const auto path = directory.write("f", "12345");
+  EXPECT_EQ(MappedFile(path, 5).text(), "12345");
+  expect_error(ErrorKind::corrupt, {"f: 5 bytes", "at most 4"}, [&] { const MappedFile file(path, 4); });
+}
+
 TEST(MappedFile, RefusesWhatIsNoRegularFile) {
   const TempDirectory directory;
   expect_error(ErrorKind::not_found, {"gone", "No such file"},

@@ -56,6 +56,12 @@ TEST(InQuotes, EscapesWhatCouldBreakALine) {
   EXPECT_EQ(in_quotes("\u009b"), "\"\\xc2\\x9b\"");
 }
 
+TEST(Printable, EscapesAlikeWithoutQuotes) {
+  EXPECT_EQ(printable("a\n\x1b[31m \u20ac"), "a\\x0a\\x1b[31m \u20ac");
+  EXPECT_EQ(printable("abcdef", 4), "abcd...");
+  EXPECT_EQ(printable(""), "");
+}
+
 TEST(InQuotes, CutsLongTextBetweenCharacters) {
   EXPECT_EQ(in_quotes("abcdef", 6), "\"abcdef\"");
   EXPECT_EQ(in_quotes("abcdef", 4), "\"abcd...\"");

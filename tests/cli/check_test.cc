@@ -103,17 +103,19 @@ TEST(Check, UnusableReferenceIsOneLineThatSaysWhere) {
     change(reference["prompts"]["ids5"]);
     return reference.dump();
   };
-  expect_refused("", "not JSON");
+  expect_refused("", "not valid JSON at byte");
+  expect_refused("{\"prompts\": {\"a", "not valid JSON at byte 15 of 15");
   expect_refused("[]", "prompts");
   expect_refused("{\"prompts\": {}}", "prompts");
   expect_refused(changed([](json& p) { p.erase("argmax"); }), "argmax");
-  expect_refused(changed([](json& p) { p["ids"][1] = 1 << 20; }), "ids5.ids[1]");
-  expect_refused(changed([](json& p) { p["ids"][1] = -1; }), "ids5.ids[1]");
+  expect_refused(changed([](json& p) { p["ids"][1] = 1 << 20; }), "\"ids5\".ids[1]");
+  expect_refused(changed([](json& p) { p["ids"][1] = -1; }), "\"ids5\".ids[1]");
   expect_refused(changed([](json& p) { p["ids"].push_back(3); }), "argmax");
   expect_refused(changed([](json& p) { p["top_logits"].push_back(3); }), "top_logits");
   expect_refused(changed([](json& p) { p["top_logits"][0] = "high"; }), "top_logits");
   expect_refused(changed([](json& p) { p = 3; }), "ids5");
   expect_one_line_error(run_program({"check", kTiny, "no-such-file"}), 1, "no-such-file");
+  expect_one_line_error(run_program({"check", kTiny, "/dev/zero"}), 1, "/dev/zero: not a regular file");
   expect_one_line_error(run_program({"check", kTiny, kTinyReference, "--prompts", "one,two"}), 1, "two");
 }
 

@@ -1,3 +1,5 @@
+#include <sstream>
+
 #include "cli/program.h"
 
 namespace carat {
@@ -9,11 +11,19 @@ TEST(CommandLine, VersionAndHelpGoToStandardOutput) {
   const Finished version = run_program({"--version"});
   EXPECT_EQ(version.code, 0);
   EXPECT_EQ(version.out, "carat " CARAT_VERSION "\n");
-  for (const char* command : {"run", "tokenize", "inspect", "check", "bench"}) {
+  for (const char* command : {"run", "tokenize", "inspect", "check", "bench", "quantize", "eval"}) {
     const Finished help = run_program({command, "--help"});
     EXPECT_EQ(help.code, 0) << command;
     EXPECT_NE(help.out.find("Example"), std::string::npos) << help.out;
     EXPECT_EQ(help.err, "");
+  }
+}
+
+TEST(CommandLine, HelpHasShortLines) {
+  for (const char* command : {"run", "tokenize", "inspect", "check", "bench", "quantize", "eval"}) {
+    std::istringstream help(run_program({command, "--help"}).out);
+    for (std::string line; std::getline(help, line);) EXPECT_LE(line.size(), 110u) << line;
+    EXPECT_EQ(help.str().find("Excludes"), std::string::npos);
   }
 }
 
@@ -46,6 +56,89 @@ TEST(CommandLine, WrongUseIsOneLineAndCodeTwo) {
     SCOPED_TRACE(::testing::PrintToString(args));
     expect_one_line_error(run_program(args), 2, "--help");
   }
+}
+
+TEST(CommandLine, ValuesOutsideTheirRangeNameFlagAndLimits) {
+  const struct {
+    std::vector<std::string> args;
+    const char* message;
+  } cases[] = {
+      {{"run", "-n", "0"}, "--max-tokens: must be 1 or more, not 0"},
+      {{"run", "-n", "99999999999999999999"}, "--max-tokens: must be from 1 to 1073741824, not 9999"},
+      {{"run", "-t", "x"}, "--threads: must be a whole number from 0 to 1024, not \"x\""},
+      {{"run", "-t", "100000"}, "--threads: must be at most 1024, not 100000"},
+      {{"run", "--temp", "-1"}, "--temp: must be from 0 to 10000, not -1"},
+      {{"run", "--temp", "1e300"}, "--temp: must be from 0 to 10000, not 1e300"},
+      {{"run", "--temp", "nan"}, "--temp: must be from 0 to 10000, not nan"},
+      {{"run", "--repeat-penalty", "inf"}, "--repeat-penalty: must be from 0.001 to 1000, not inf"},
+      {{"run", "--seed", "-1"}, "--seed: must be a whole number from 0 to 18446744073709551615, not \"-1\""},
+      {{"bench", kTiny, "--seed", "18446744073709551616"}, "--seed: must be a whole number from 0 to"},
+      {{"eval", kTiny, "-", "-c", "1"}, "--context: must be 2 or more, not 1"},
+      {{"check", kTiny, "r", "--tolerance", "0"}, "--tolerance: must be from 1e-12 to 1e+06, not 0"},
+      {{"run", "--format", "int3"}, "--format: must be bf16, int8 or int4, not \"int3\""},
+      {{"run", "--device", "tpu"}, "--device: must be cpu, ref or cuda:N, not \"tpu\""},
+      {{"run", "--stop", ""}, "--stop: is empty"},
+  };
+  for (const auto& c : cases) {
+    const Finished finished = run_program(c.args);
+    expect_one_line_error(finished, 2, c.message);
+    EXPECT_LT(finished.err.size(), 160u) << finished.err;
+  }
+}
+
+TEST(CommandLine, UnknownWordsAreNamedWithWhatIsNear) {
+  const std::string commands = "commands: run, tokenize, inspect, check, bench, quantize, eval";
+  expect_one_line_error(run_program({}), 2, commands);
+  expect_one_line_error(run_program({"juggle"}), 2, "unknown command \"juggle\"; " + commands);
+  expect_one_line_error(run_program({"inspct"}), 2, "unknown command \"inspct\", did you mean inspect?");
+  expect_one_line_error(run_program({"--juggle"}), 2, "unknown option \"--juggle\"; " + commands);
+  expect_one_line_error(run_program({"run", "--tem", "1", "-p", "x"}), 2,
+                        "unknown option \"--tem\"; did you mean --temp?");
+  expect_one_line_error(run_program({"run", kDemoModel, "more", "-p", "x"}), 2,
+                        "unexpected argument \"more\"");
+  expect_one_line_error(run_program({"run", kDemoModel, "-", "-p", "x"}), 2, "drop the argument \"-\"");
+  expect_one_line_error(run_program({"inspect", kTiny, "more"}), 2, "unexpected argument \"more\"");
+  expect_one_line_error(run_program({"run", "-p"}), 2, "--prompt needs a value");
+  expect_one_line_error(run_program({"run", "-p", "x", "-p", "y"}), 2, "--prompt is given more than once");
+}
+
+TEST(CommandLine, EmptyNamesAreRefused) {
+  for (const auto& args : std::vector<std::vector<std::string>>{{"run", "", "-p", "x"},
+                                                                {"tokenize", "", "x"},
+                                                                {"inspect", ""},
+                                                                {"check", "", "r"},
+                                                                {"bench", ""},
+                                                                {"quantize", "", "out"},
+                                                                {"eval", "", "-"}}) {
+    SCOPED_TRACE(args[0]);
+    expect_one_line_error(run_program(args), 2, "MODEL: is empty");
+  }
+  expect_one_line_error(run_program({"run", "-f", ""}), 2, "--file: is empty");
+  expect_one_line_error(run_program({"check", kTiny, ""}), 2, "REFERENCE: is empty");
+  expect_one_line_error(run_program({"quantize", kTiny, ""}), 2, "OUT: is empty");
+}
+
+TEST(CommandLine, NamesCannotDriveATerminal) {
+  const TempDirectory files;
+  const std::string reference =
+      files.write("r.json", R"({"prompts": {"a\u001b[31m\nb": {"ids": [1], "argmax": [1]}}})");
+  for (const auto& args : std::vector<std::vector<std::string>>{{"inspect", "no\x1b[31m\nmodel"},
+                                                                {"run", "-f", "no\x1b[31m\nfile"},
+                                                                {"run", "--no\x1b[31m\nflag"},
+                                                                {"check", kTiny, reference}}) {
+    const Finished finished = run_program(args);
+    expect_one_line_error(finished, finished.code, "\\x1b[31m");
+    EXPECT_EQ(finished.err.find('\x1b'), std::string::npos);
+  }
+}
+
+TEST(CommandLine, ContextBeyondTheModelIsRefusedWithTheNumbers) {
+  expect_one_line_error(run_program({"run", "-p", "x", "-c", "9000"}), 1,
+                        "--context 9000: the model has only 8192 positions");
+  expect_one_line_error(run_program({"eval", kDemoModel, "-", "-c", "9000"}, "text"), 1,
+                        "--context 9000: the model has only 8192 positions");
+  expect_one_line_error(run_program({"bench", kDemoModel, "--context", "8190", "-n", "9"}), 1,
+                        "--context 8190 and --tokens 9 need 8199 positions; the model has only 8192");
 }
 
 TEST(CommandLine, MissingModelIsOneLineThatNamesIt) {
@@ -87,6 +180,8 @@ TEST(CommandLine, BrokenCheckpointIsOneLineForEveryCommandThatLoadsIt) {
 TEST(CommandLine, OptionsThatTheDeviceLacksAreRefused) {
   expect_one_line_error(run_program({"bench", kTiny, "--device", "ref", "--format", "int8"}), 1, "--format");
   expect_one_line_error(run_program({"run", "--device", "ref", "-t", "2", "-p", "x"}), 1, "--threads");
+  expect_one_line_error(run_program({"run", "--format", "int4", "--mmap", "-p", "x"}), 1,
+                        "drop --mmap or --format int4");
 }
 
 TEST(CommandLine, ReaderThatLeavesEndsACommandQuietly) {
@@ -117,8 +212,15 @@ TEST(CommandLine, EnvironmentGivesDefaultsThatFlagsOverride) {
   with_flag.insert(with_flag.end(), {"-n", "3"});
   const Finished three = run_program(with_flag, "", {"CARAT_MAX_TOKENS=1"});
   EXPECT_NE(three.err.find(", 3 generated"), std::string::npos) << three.err;
-  expect_one_line_error(run_program(args, "", {"CARAT_DEVICE=tpu"}), 2, "tpu");
-  expect_one_line_error(run_program({"bench", kTiny}, "", {"CARAT_DEVICE=tpu"}), 2, "tpu");
+  expect_one_line_error(run_program(args, "", {"CARAT_DEVICE=tpu"}), 2, "carat: CARAT_DEVICE: ");
+  expect_one_line_error(run_program({"bench", kTiny}, "", {"CARAT_DEVICE=tpu"}), 2, "carat: CARAT_DEVICE: ");
+  std::vector<std::string> from_file{"run", "-f", "file"};
+  expect_one_line_error(run_program(from_file, "", {"CARAT_PROMPT=x"}), 2, "CARAT_PROMPT can't be used");
+}
+
+TEST(CommandLine, EnvironmentOfOtherCommandsIsIgnored) {
+  const Finished finished = run_program({"inspect", kTiny}, "", {"CARAT_FORMAT=x", "CARAT_MAX_TOKENS=0"});
+  EXPECT_EQ(finished.code, 0) << finished.err;
 }
 
 }  // namespace

@@ -52,8 +52,16 @@ TEST(Eval, MeasuresWhatAFormatLoses) {
 TEST(Eval, RefusesAnEmptyTextAndABackendWithoutFormats) {
   expect_one_line_error(run_program({"eval", kDemoModel, "-"}), 1, "no text");
   expect_one_line_error(run_program({"eval", kDemoModel, "-", "--device", "ref", "--against", "int8"}, kText),
-                        1, "--format has no effect");
+                        1, "--against has no effect");
   expect_one_line_error(run_program({"eval", kDemoModel, "no-such-file"}), 1, "no-such-file");
+  expect_one_line_error(run_program({"eval", kDemoModel, "/dev/zero"}), 1, "/dev/zero");
+}
+
+TEST(Eval, WarnsOfBytesThatAreNotUtf8) {
+  const Finished finished = run_program({"eval", kDemoModel, "-"}, "Once upon\xff a time");
+  EXPECT_EQ(finished.code, 0);
+  EXPECT_THAT(finished.err, testing::HasSubstr("carat: warning: standard input: byte 9 is not UTF-8"));
+  EXPECT_EQ(run_program({"eval", kDemoModel, "-"}, kText).err, "");
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // The demo model has turn tokens but no chat template, so it continues text.
+#include <sys/stat.h>
+
 #include <nlohmann/json.hpp>
 
 #include "cli/program.h"
@@ -101,7 +103,8 @@ TEST(Run, ContextLimitEndsTheReplyAndRefusesALongerPrompt) {
   EXPECT_NE(ended.err.find("length limit"), std::string::npos) << ended.err;
   std::string words;
   for (int i = 0; i < 200; ++i) words += "word ";
-  expect_one_line_error(run_program({"run", "-p", words, "--context", "8"}), 1, "context of 8");
+  expect_one_line_error(run_program({"run", "-p", words, "--context", "8"}), 1,
+                        "--context 8: the prompt has ");
 }
 
 TEST(Run, ChatTemplateWrapsThePromptInATurn) {
@@ -114,6 +117,29 @@ TEST(Run, ChatTemplateWrapsThePromptInATurn) {
   EXPECT_GT(std::stoi(chat.err), std::stoi(raw.err)) << chat.err << raw.err;
 }
 
+TEST(Run, FooterLeavesOutTheRateOfAReplyTooShortToTime) {
+  EXPECT_EQ(run_program({"run", "-p", "x", "--ignore-eos", "-n", "2"}).err.find("tok/s"), std::string::npos);
+  EXPECT_NE(run_program({"run", "-p", "x", "--ignore-eos", "-n", "9"}).err.find("tok/s"), std::string::npos);
+}
+
+TEST(Run, RefusesDevicesAsFilesAndReadsPipes) {
+  expect_one_line_error(run_program({"run", "-f", "/dev/zero"}), 1, "neither a regular file nor a pipe");
+  const TempDirectory files;
+  const std::string pipe = files.path() / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  Program program({"run", "-f", pipe, "--temp", "0", "-n", "20"});
+  std::ofstream(pipe) << "Once upon a time\n";
+  EXPECT_EQ(program.wait().out, run_program(kGreedy).out);
+}
+
+TEST(Run, CutTokenizerConfigIsNamedWithTheByte) {
+  const TempDirectory copy;
+  copy_checkpoint(kDemoModel, copy);
+  copy.write("tokenizer_config.json", R"({"chat_template": "x)");
+  expect_one_line_error(run_program({"run", copy.path(), "-p", "x"}), 1,
+                        "tokenizer_config.json: not valid JSON: the file ends too early, after 20 bytes");
+}
+
 TEST(Run, DemoModelCanBeElsewhere) {
   expect_one_line_error(run_program(kGreedy, "", {"CARAT_DEMO_MODEL=/nonexistent"}), 1, "/nonexistent");
 }
@@ -121,9 +147,12 @@ TEST(Run, DemoModelCanBeElsewhere) {
 TEST(Run, InterruptEndsTheReplyWithItsFooter) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  Program program({"run", "-p", "Once upon a time", "--ignore-eos", "-n", "1900"}, ends[1]);
+  // The pipe holds less than the reply, so the program can't have ended before the signal, however slow we
+  // are.
+  ASSERT_LE(::fcntl(ends[1], F_SETPIPE_SZ, 4096), 4096);
+  Program program({"run", "-p", "Once upon a time", "--ignore-eos", "-n", "4000"}, ends[1]);
   char first = 0;
-  ASSERT_EQ(::read(ends[0], &first, 1), 1);
+  ASSERT_EQ(::read(ends[0], &first, 1), 1);  // the reply has begun, so its handler is there
   program.interrupt();
   char buffer[4096];
   while (::read(ends[0], buffer, sizeof buffer) > 0) {

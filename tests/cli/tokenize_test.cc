@@ -57,6 +57,13 @@ TEST(Tokenize, PiecesAreListedOnePerLine) {
   EXPECT_EQ(run_program({"tokenize", kDemoModel, "\n SafeC", "--pieces"}).out.substr(0, 9), "273\t\"\\n\"\n");
 }
 
+TEST(Tokenize, BadLineKeepsTheOutputOfThoseBefore) {
+  const Finished finished = run_program({"tokenize", kDemoModel, "--jsonl"}, "\"a\"\n\"b\"\nx\n\"c\"\n");
+  EXPECT_EQ(finished.code, 1);
+  EXPECT_EQ(finished.out, run_program({"tokenize", kDemoModel, "--jsonl"}, "\"a\"\n\"b\"\n").out);
+  EXPECT_NE(finished.err.find("line 3: not a JSON string: \"x\""), std::string::npos) << finished.err;
+}
+
 TEST(Tokenize, BrokenTokenizerIsOneLine) {
   const TempDirectory files;
   for (const char* bad : {"", "{", "[]", "{\"model\": {}}", "{\"model\": {\"type\": \"WordPiece\"}}"}) {

@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "io/model_config.h"
 
 namespace carat {
@@ -44,14 +43,9 @@ void expect_value_or_error(Parse&& parse) {
 }  // namespace
 }  // namespace carat
 
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  carat::set_log(carat::LogLevel::off, carat::LogFormat::text);
-  return 0;
-}
-
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   carat::expect_value_or_error([&] { carat::check_promises(carat::parse_model_config(text, "fuzz")); });
-  carat::expect_value_or_error([&] { carat::parse_generation_config(text, "fuzz"); });
+  carat::expect_value_or_error([&] { carat::parse_generation_config(text, "fuzz", 262144); });
   return 0;
 }

@@ -8,7 +8,7 @@ namespace carat {
 namespace {
 
 GenerationConfig parse(std::string_view json) {
-  return parse_generation_config(json, "generation_config.json");
+  return parse_generation_config(json, "generation_config.json", 262144);
 }
 
 TEST(GenerationConfig, ReadsThePublishedFields) {
@@ -53,18 +53,35 @@ TEST(GenerationConfig, RefusesImpossibleValues) {
                [] { parse(R"({"temperature": NaN})"); });
 }
 
+TEST(GenerationConfig, RefusesIdsOutsideTheVocabularyWithItsSize) {
+  expect_error(ErrorKind::invalid_argument, {"suppress_tokens[1] = 1000000000000", "vocabulary of 262144"},
+               [] { parse(R"({"suppress_tokens": [7, 1000000000000]})"); });
+  expect_error(ErrorKind::invalid_argument, {"suppress_tokens[0] = 1000000000000.0"},
+               [] { parse(R"({"suppress_tokens": [1e12]})"); });
+  expect_error(ErrorKind::invalid_argument, {"eos_token_id = 262144", "ids 0 to 262143"},
+               [] { parse(R"({"eos_token_id": 262144})"); });
+  EXPECT_EQ(parse(R"({"eos_token_id": 262143})").eos_token_ids, std::vector<int>{262143});
+}
+
+TEST(GenerationConfig, RefusesToSuppressTheWholeVocabulary) {
+  expect_error(ErrorKind::invalid_argument, {"suppress_tokens = [3 values]", "whole vocabulary of 3"},
+               [] { parse_generation_config(R"({"suppress_tokens": [0, 1, 2]})", "g.json", 3); });
+  EXPECT_EQ(parse_generation_config(R"({"suppress_tokens": [0, 1, 1]})", "g.json", 3).suppress_tokens.size(),
+            3u);
+}
+
 TEST(GenerationConfig, TheFileMayBeMissingButNotBroken) {
   const TempDirectory directory;
-  EXPECT_FALSE(load_generation_config(directory.path()).temperature);
+  EXPECT_FALSE(load_generation_config(directory.path(), 262144).temperature);
   directory.write("generation_config.json", R"({"temperature": 0.5})");
-  EXPECT_EQ(load_generation_config(directory.path()).temperature, 0.5f);
+  EXPECT_EQ(load_generation_config(directory.path(), 262144).temperature, 0.5f);
   directory.write("generation_config.json", "{");
   expect_error(ErrorKind::corrupt, {"generation_config.json"},
-               [&] { load_generation_config(directory.path()); });
+               [&] { load_generation_config(directory.path(), 262144); });
   std::filesystem::remove(directory.path() / "generation_config.json");
   std::filesystem::create_symlink("gone", directory.path() / "generation_config.json");
   expect_error(ErrorKind::not_found, {"generation_config.json"},
-               [&] { load_generation_config(directory.path()); });
+               [&] { load_generation_config(directory.path(), 262144); });
 }
 
 }  // namespace

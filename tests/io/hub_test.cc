@@ -94,5 +94,11 @@ TEST_F(HubTest, AsksForTheDirectoryOfAFile) {
   expect_error(ErrorKind::not_found, {"is a file", "directory"}, [&] { find_model(file.string()); });
 }
 
+TEST_F(HubTest, WithoutAHomeSaysWhichVariablesAreMissing) {
+  ::unsetenv("HOME");
+  expect_error(ErrorKind::not_found, {"\"org/model\"", "none of HF_HUB_CACHE", "HOME is set"},
+               [] { find_model("org/model"); });
+}
+
 }  // namespace
 }  // namespace carat

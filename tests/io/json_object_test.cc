@@ -56,9 +56,21 @@ TEST(JsonObject, ShowsTheLineThatIsNotJson) {
   expect_error(ErrorKind::corrupt, {"f.json", "not valid JSON", "eps", "NaN"},
                [] { parse("{\n  \"a\": 1,\n  \"eps\": NaN\n}"); });
   expect_error(ErrorKind::corrupt, {"f.json", "too large"}, [] { parse(R"({"a": 1e999})"); });
-  expect_error(ErrorKind::corrupt, {"f.json", "not valid JSON"}, [] { parse(""); });
+  expect_error(ErrorKind::corrupt, {"f.json", "the file is empty"}, [] { parse(""); });
+  expect_error(ErrorKind::corrupt, {"f.json", "nothing but blanks"}, [] { parse(" \n"); });
+  expect_error(ErrorKind::corrupt, {"f.json", "ends too early, after 5 bytes"}, [] { parse("{\"a\":"); });
   expect_error(ErrorKind::corrupt, {"byte 2 is 0"}, [] { parse(std::string_view("{}\0x", 4)); });
   expect_error(ErrorKind::corrupt, {"not a JSON object"}, [] { parse("[1]"); });
+}
+
+TEST(JsonObject, GivesTheObjectsOfAList) {
+  const JsonObject o = parse(R"({"list": [{"a": 1}, {"a": 2}], "text": "x", "mixed": [{}, 3]})");
+  ASSERT_EQ(o.objects("list").size(), 2u);
+  EXPECT_EQ(o.objects("list")[1].integer("a", 0, {0, 9}), 2);
+  EXPECT_EQ(o.objects("list")[1].where("a"), "f.json: list[1].a");
+  EXPECT_TRUE(o.objects("text").empty());
+  EXPECT_TRUE(o.objects("absent").empty());
+  expect_error(ErrorKind::corrupt, {"mixed[1]"}, [&] { o.objects("mixed"); });
 }
 
 TEST(JsonObject, RefusesRepeatedKeysAndDeepNesting) {

@@ -4,7 +4,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/log.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
 
@@ -152,13 +151,16 @@ TEST(ModelConfig, TheUnifiedFamilyHasItsOwnDefaults) {
 }
 
 TEST(ModelConfig, TheLastLayerIsAlwaysFull) {
-  set_log(LogLevel::off, LogFormat::text);
   EXPECT_EQ(parse({{"model_type", "gemma4_text"}, {"num_hidden_layers", 4}}).layers[3].attention,
             AttentionKind::full);
   json types = text_config()["layer_types"];
   types[9] = "sliding_attention";
-  EXPECT_EQ(parse(with({{"layer_types", types}})).layers[9].attention, AttentionKind::full);
-  set_log(LogLevel::warning, LogFormat::text);
+  const ModelConfig changed = parse(with({{"layer_types", types}}));
+  EXPECT_EQ(changed.layers[9].attention, AttentionKind::full);
+  ASSERT_EQ(changed.warnings.size(), 1u);
+  EXPECT_NE(changed.warnings[0].find("layer_types: the last layer"), std::string::npos)
+      << changed.warnings[0];
+  EXPECT_TRUE(parse(nested(text_config())).warnings.empty());
 }
 
 TEST(ModelConfig, GlobalKvHeadsNeedKEqV) {
@@ -373,6 +375,7 @@ TEST(ModelConfig, RefusesTextThatIsNotJson) {
   expect("{\n  \"rms_norm_eps\": NaN\n}", {"not valid JSON", "rms_norm_eps"});
   expect("{\"rms_norm_eps\": Infinity}", {"not valid JSON", "rms_norm_eps"});
   expect("{\"model_type\": \"gemma4\", \"text_config\": 5}", {"text_config = 5"});
+  expect("{\"model_type\": \"gemma4\", \"text_config\": null}", {"text_config = null"});
   expect("{\"model_type\": 4}", {"model_type = 4"});
 }
 

@@ -1,12 +1,12 @@
 #include "support/golden.h"
 
 #include <algorithm>
-#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "engine/kv_pages.h"
+#include "engine/logit_comparison.h"
 #include "engine/score.h"
 #include "engine/step_builder.h"
 #include "io/model_config.h"
@@ -17,20 +17,6 @@ namespace carat {
 namespace {
 
 const std::filesystem::path kSource = CARAT_SOURCE_DIR;
-
-/// Whether the best logit leads by more than the tolerance, so that rounding can't decide the argmax.
-bool clear_winner(std::span<const float> logits, float tolerance) {
-  float best = -INFINITY, second = -INFINITY;
-  for (float logit : logits) {
-    if (logit > best) {
-      second = best;
-      best = logit;
-    } else {
-      second = std::max(second, logit);
-    }
-  }
-  return best - second > tolerance;
-}
 
 }  // namespace
 
@@ -60,15 +46,14 @@ GoldenComparison compare(Runner& runner, const ModelPlan& plan, const GoldenProm
   GoldenComparison result;
   KvPages pages(plan.kv_groups, runner.info().limits);
   score(runner, pages, prompt.ids, chunk, [&](int position, std::span<const float> logits) {
-    const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
-    if (best != prompt.argmax[static_cast<std::size_t>(position)] && clear_winner(logits, tolerance)) {
+    const TwoBest best = two_best(logits);
+    if (best.token != prompt.argmax[static_cast<std::size_t>(position)] && !best.near_tie(tolerance)) {
       ++result.argmax_mismatches;
     }
     if (position + 1 < static_cast<int>(prompt.ids.size())) return;
     for (std::size_t i = 0; i < prompt.top_ids.size(); ++i) {
-      const float difference = std::abs(logits[prompt.top_ids[i]] - prompt.top_logits[i]);
-      // A NaN compares as not larger: without this it would pass as no difference.
-      result.max_difference = std::isnan(difference) ? INFINITY : std::max(result.max_difference, difference);
+      const double difference = logit_difference(logits[prompt.top_ids[i]], prompt.top_logits[i]);
+      result.max_difference = std::max(result.max_difference, static_cast<float>(difference));
     }
   });
   const auto greedy =

@@ -1,0 +1,82 @@
+#include "cli/usage_error.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/utf8.h"
+#include "cli/option_values.h"
+
+namespace carat {
+namespace {
+
+std::string suggestion(const std::string& near) { return near.empty() ? "" : "; did you mean " + near + "?"; }
+
+std::vector<std::string> flag_names(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+  }
+  return names;
+}
+
+/// Unknown flags and words too many; empty when there are none.
+std::string unexpected(const CLI::App& command) {
+  const std::vector<std::string> words = command.remaining();
+  const auto flag =
+      std::ranges::find_if(words, [](const std::string& word) { return word.starts_with("-"); });
+  if (flag != words.end()) {
+    const std::string name = flag->substr(0, flag->find('='));
+    return "unknown option " + in_quotes(name, 60) + suggestion(nearest(name, flag_names(command)));
+  }
+  return words.empty() ? "" : "unexpected argument " + in_quotes(words.front(), 60);
+}
+
+void replace(std::string& text, const std::string& from, const std::string& to) {
+  if (const std::size_t at = text.find(from); at != text.npos) text.replace(at, from.size(), to);
+}
+
+bool from_environment(const CLI::App& command, const CLI::Option* option) {
+  const auto& typed = command.parse_order();
+  return option->count() > 0 && !option->get_envname().empty() && std::ranges::count(typed, option) == 0;
+}
+
+/// CLI11 counts values; a user thinks of an option.
+std::string wrong_count(const std::string& message) {
+  const std::string name = message.substr(0, message.find(':'));
+  return message.ends_with(" missing") ? name + " needs a value" : name + " is given more than once";
+}
+
+}  // namespace
+
+std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
+  const auto commands = app.get_subcommands();
+  const CLI::App& command = commands.empty() ? app : *commands.front();
+  if (std::string message = unexpected(command); !message.empty()) return message;
+  std::string message = error.get_name() == "ArgumentMismatch" ? wrong_count(error.what()) : error.what();
+  replace(message, " excludes ", " can't be used together with ");
+  for (const CLI::Option* option : command.get_options()) {
+    if (from_environment(command, option)) replace(message, option->get_name(), option->get_envname());
+  }
+  return message;
+}
+
+std::string unknown_command(const CLI::App& app, int argc, char** argv) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands(nullptr)) names.push_back(command->get_name());
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  if (argc < 2) return "no command given; commands: " + list;
+  const std::string word = argv[1];
+  if (std::ranges::count(names, word) > 0) return {};
+  const std::vector<std::string> flags = flag_names(app);
+  if (std::ranges::count(flags, word) > 0) return {};
+  const bool flag = word.starts_with("-");
+  const std::string near = nearest(word, flag ? flags : names);
+  return (flag ? "unknown option " : "unknown command ") + in_quotes(word, 60) +
+         (near.empty() ? "" : ", did you mean " + near + "?") + "; commands: " + list;
+}
+
+}  // namespace carat
