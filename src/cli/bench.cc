@@ -234,7 +234,7 @@ std::string json_report(const BenchOptions& options, const Measurement& m) {
                                       {"tokens", options.tokens},
                                       {"batch", options.batch},
                                       {"seed", options.seed}};
-  return report.dump(2) + "\n";
+  return report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 std::string text_report(const BenchOptions& options, const Measurement& m) {

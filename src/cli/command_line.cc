@@ -293,6 +293,21 @@ void add_eval(CLI::App& app, CommandLine& line) {
   command->callback([&] { line.chosen = [&o] { return eval_command(o); }; });
 }
 
+/// The words after the program's name, last one first as CLI11 takes them. It would give "--prompt=" the word
+/// that follows, so an empty value becomes a word of its own.
+std::vector<std::string> reversed_words(int argc, char** argv) {
+  std::vector<std::string> words;
+  for (int i = argc - 1; i > 0; --i) {
+    std::string word = argv[i];
+    if (word.starts_with("--") && word.find('=') == word.size() - 1) {
+      words.emplace_back();
+      word.pop_back();
+    }
+    words.push_back(std::move(word));
+  }
+  return words;
+}
+
 int report(int code, const std::string& message) {
   print_message(message);
   return code;
@@ -329,7 +344,7 @@ int run_command_line(int argc, char** argv) {
     if (const std::string wrong = unknown_command(app, argc, argv); !wrong.empty()) {
       return report(kUsage, wrong + "; see carat --help");
     }
-    app.parse(argc, argv);
+    app.parse(reversed_words(argc, argv));
     return line.chosen();
   } catch (const CLI::ParseError& end) {
     return end_of_parsing(app, end);

@@ -162,7 +162,7 @@ std::string json_report(LoadedModel& model) {
       {"kv_groups", groups},
       {"memory", memory},
       {"layers", layers}};
-  return report.dump(2) + "\n";
+  return report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::string format(const char* pattern, auto... values) {

@@ -62,7 +62,8 @@ JsonObject JsonObject::parse(std::string_view text, const std::string& source) {
   }
   if (text.find_first_not_of(" \t\r\n") == text.npos) {
     fail(ErrorKind::corrupt, source,
-         text.empty() ? ": the file is empty" : ": nothing but blanks in the file");
+         text.empty() ? ": not valid JSON: the file is empty"
+                      : ": not valid JSON: nothing but blanks in the file");
   }
   JsonObject root;
   root.source_ = source;

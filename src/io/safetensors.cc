@@ -33,7 +33,7 @@ void check_directory(const fs::path& directory) {
 
 /// The shard that each tensor lies in.
 std::map<std::string, std::string> read_index(const fs::path& path) {
-  const MappedFile file(path);
+  const MappedFile file(path, kMostConfigBytes);
   const JsonObject weight_map = JsonObject::parse(file.text(), path.string()).object("weight_map");
   std::map<std::string, std::string> shards;
   for (const std::string& tensor : weight_map.keys()) {

@@ -49,6 +49,9 @@ TEST(Run, EmptyPromptStartsFromBos) {
   const Finished finished = run_program({"run", "-p", "", "-n", "5", "--temp", "0"});
   EXPECT_EQ(finished.code, 0);
   EXPECT_EQ(finished.err.rfind("1 prompt tokens", 0), 0u) << finished.err;
+  const Finished joined = run_program({"run", "--prompt=", "-n", "5", "--temp", "0"});
+  EXPECT_EQ(joined.out, finished.out);
+  EXPECT_EQ(joined.err.rfind("1 prompt tokens, 5 generated", 0), 0u) << joined.err;
 }
 
 TEST(Run, SeedDecidesTheText) {
