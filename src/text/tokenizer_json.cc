@@ -330,7 +330,7 @@ TokenizerFile read_tokenizer_json(std::string_view text, const std::string& sour
   if (text.size() > kMostTokenizerBytes)
     fail(ErrorKind::corrupt, source, ": ", text.size(), " bytes; a tokenizer has at most ",
          kMostTokenizerBytes);
-  if (text.empty()) fail(ErrorKind::corrupt, source, ": the file is empty");
+  if (text.empty()) fail(ErrorKind::corrupt, source, ": not valid JSON: the file is empty");
   FileReader reader(source);
   json::sax_parse(text.data(), text.data() + text.size(), &reader);
   TokenizerFile file = PipelineReader(reader.rest, source).read();
