@@ -3,8 +3,8 @@
 #
 #   tools/install_dependencies.sh program   compiler, CMake, Ninja and the header-only libraries
 #   tools/install_dependencies.sh test      the same and GoogleTest
-#   tools/install_dependencies.sh ci        the same, clang 19 (format, sanitizers, fuzzing), Python, ccache and
-#                                           what the NEON kernels are tested with on other machines
+#   tools/install_dependencies.sh ci        the same, clang 19 (format, sanitizers, fuzzing), Python,
+#                                           ccache and what the NEON kernels are tested with elsewhere
 #
 # Without root and without passwordless sudo it prints the command to run and exits with 1. All output goes to
 # stderr.
