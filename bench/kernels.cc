@@ -98,21 +98,23 @@ struct Panels {
 };
 
 struct Inputs {
-  Inputs(const Kernels& kernels, int tokens, int64_t cols)
+  Inputs(const Kernels& kernels, WeightFormat format, int tokens, int64_t cols)
       : stride(cols + 16),
         values(random_floats(tokens * stride)),
         quantized(static_cast<size_t>(tokens * (cols + 64))),
-        scales(static_cast<size_t>(tokens)) {
+        blocks(static_cast<size_t>(tokens * block_count(cols, kInt4Block))) {
+    const int64_t blocks_stride = block_count(cols, kInt4Block);
+    activations = {values.data(), stride, quantized.data(), cols + 64, blocks.data(), blocks_stride};
+    if (format == WeightFormat::bf16) return;
     for (int t = 0; t < tokens; ++t) {
-      kernels.quantize(values.data() + t * stride, cols, quantized.data() + t * (cols + 64),
-                       &scales[static_cast<size_t>(t)]);
+      kernels.quantize(format, values.data() + t * stride, cols, quantized.data() + t * (cols + 64),
+                       blocks.data() + t * blocks_stride);
     }
-    activations = {values.data(), stride, quantized.data(), cols + 64, scales.data()};
   }
   int64_t stride;
   std::vector<float> values;
-  std::vector<int16_t> quantized;
-  std::vector<float> scales;
+  std::vector<int8_t> quantized;
+  std::vector<ActivationBlock> blocks;
   Activations activations;
 };
 
@@ -123,7 +125,7 @@ double matmul_seconds(Bench& bench, const Panels& panels, const Inputs& inputs, 
   y.resize(static_cast<size_t>(tokens * y_stride));
   return bench.best([&](int thread) {
     const IndexRange mine = share_of(w.panels(), thread, bench.pool.size());
-    bench.kernels.matmul(w, mine.first, mine.count(), inputs.activations, tokens, y.data(), w.linear.rows);
+    bench.kernels.matmul(w, mine.first, mine.count(), inputs.activations, tokens, y.data(), y_stride);
   });
 }
 
@@ -159,7 +161,7 @@ void measure_matmul(Bench& bench) {
                                                           : 524288;
       const Panels large(bench, format, rows, kCols);
       for (const int tokens : {1, 2, 4, 8, 12, 16}) {
-        const Inputs inputs(bench.kernels, tokens, kCols);
+        const Inputs inputs(bench.kernels, format, tokens, kCols);
         const double seconds = matmul_seconds(bench, large, inputs, tokens, y);
         report(name + " tokens " + std::to_string(tokens), seconds, large.bytes(),
                2. * static_cast<double>(rows * kCols) * tokens);
@@ -168,7 +170,7 @@ void measure_matmul(Bench& bench) {
     for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{6144, 1536}, {1536, 6144}, {1536, 12288}}) {
       const Panels layer(bench, format, rows, cols);
       for (const int tokens : {64, 512}) {
-        const Inputs inputs(bench.kernels, tokens, cols);
+        const Inputs inputs(bench.kernels, format, tokens, cols);
         const double seconds = matmul_seconds(bench, layer, inputs, tokens, y);
         report(name + " " + std::to_string(rows) + "x" + std::to_string(cols) + " tokens " +
                    std::to_string(tokens),

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "model/formats.h"
 
 namespace carat {
 namespace {
@@ -20,8 +21,11 @@ constexpr int64_t kPartialFloats = int64_t{1} << 25;
 
 int64_t quantized_stride(int64_t cols) {
   const int64_t stride = quantized_cols(cols);
-  return stride % 2048 == 0 ? stride + 32 : stride;  // no multiple of 4096 bytes
+  return stride % 4096 == 0 ? stride + 64 : stride;
 }
+
+/// Blocks of a row, for the format that has most.
+int64_t blocks_stride(int64_t cols) { return block_count(cols, kInt4Block); }
 
 /// The widest rows of each kind over all layers. A visit is one token's visit to one expert.
 struct Widths {
@@ -44,11 +48,11 @@ Widths widths_of(const ModelPlan& plan) {
   return w;
 }
 
-/// Room for the quantised input of the largest matmul.
-int64_t quantized_size(const Widths& w, int64_t d_model, int64_t rows) {
+/// Room for the quantised input of the largest matmul: what `stride` says of its rows' width, times the rows.
+int64_t quantized_size(const Widths& w, int64_t d_model, int64_t rows, int64_t (*stride)(int64_t cols)) {
   const int64_t token = std::max({d_model, w.query, w.intermediate}),
                 visit = std::max(d_model, w.expert_intermediate);
-  return rows * std::max(quantized_stride(token), w.visits_per_token * quantized_stride(visit));
+  return rows * std::max(stride(token), w.visits_per_token * stride(visit));
 }
 
 }  // namespace
@@ -78,8 +82,8 @@ CpuBlocks::CpuBlocks(const ModelPlan& plan, const PackedWeights& weights, const 
     expert_out_ = Matrix<float>(visits, d);
   }
   logits_ = Matrix<float>(1, rows * plan.vocab);
-  quantized_ = Matrix<int16_t>(1, quantized_size(w, d, rows));
-  scales_ = Matrix<float>(1, std::max(rows, visits));
+  quantized_ = Matrix<int8_t>(1, quantized_size(w, d, rows, quantized_stride));
+  blocks_ = Matrix<ActivationBlock>(1, quantized_size(w, d, rows, blocks_stride));
   for (int thread = 0; thread < pool.size(); ++thread) {
     scratch_.push_back({Matrix<float>(1, attention_scratch_floats()),
                         Matrix<float>(1, std::max(kTileFloats, rows * (kPanelRows + 16))),
@@ -118,41 +122,47 @@ void CpuBlocks::set_up_attention(const RunnerOptions& limits) {
   sequences_.resize(positions_.size());
 }
 
-/// The first `cols` columns of x as the right-hand side of a matmul.
-Activations CpuBlocks::activations(const Matrix<float>& x, int64_t cols, int count, bool quantized) {
+/// The first columns of x as the right-hand side of a matmul with `w`.
+Activations CpuBlocks::activations(const Matrix<float>& x, const MatmulWeights& w, int count) {
   Activations result{x.row(0), x.stride()};
-  if (!quantized) return result;
-  const int64_t stride = quantized_stride(cols);
-  for_rows(count, [&](int row, int) {
-    kernels_.quantize(x.row(row), cols, quantized_.row(0) + row * stride, scales_.row(0) + row);
-  });
+  if (!w.quantized()) return result;
+  const int64_t cols = w.linear.cols;
   result.quantized = quantized_.row(0);
-  result.quantized_stride = stride;
-  result.scales = scales_.row(0);
+  result.quantized_stride = quantized_stride(cols);
+  result.blocks = blocks_.row(0);
+  result.blocks_stride = blocks_stride(cols);
+  for_rows(count, [&](int row, int) {
+    kernels_.quantize(w.linear.format, x.row(row), cols, quantized_.row(0) + row * result.quantized_stride,
+                      blocks_.row(0) + row * result.blocks_stride);
+  });
   return result;
 }
 
 /// Products of one input, in one region: thread t computes its share of all their panels laid end to end.
 void CpuBlocks::multiply(std::initializer_list<Product> products, const Matrix<float>& x, int count) {
-  int64_t total = 0, cols = 0;
-  bool quantized = false;
+  int64_t total = 0;
+  const MatmulWeights* first = nullptr;
   for (const Product& product : products) {
     if (!product.weights->linear) continue;
+    if (first && product.weights->linear.format != first->linear.format) {  // inputs in different blocks
+      for (const Product& one : products) multiply({one}, x, count);
+      return;
+    }
+    if (!first) first = product.weights;
     total += product.weights->panels();
-    cols = product.weights->linear.cols;
-    quantized |= product.weights->quantized();
   }
-  const Activations input = activations(x, cols, count, quantized);
+  if (!first) return;
+  const Activations input = activations(x, *first, count);
   pool_.run([&](int thread) {
     const IndexRange share = share_of(total, thread, pool_.size());
     int64_t before = 0;
     for (const Product& product : products) {
       if (!product.weights->linear) continue;
       const int64_t panels = product.weights->panels();
-      const int64_t first = std::clamp<int64_t>(share.first - before, 0, panels);
-      const int64_t last = std::clamp<int64_t>(share.last - before, 0, panels);
-      if (first < last) {
-        kernels_.matmul(*product.weights, first, last - first, input, count, product.out->row(0),
+      const int64_t begin = std::clamp<int64_t>(share.first - before, 0, panels);
+      const int64_t end = std::clamp<int64_t>(share.last - before, 0, panels);
+      if (begin < end) {
+        kernels_.matmul(*product.weights, begin, end - begin, input, count, product.out->row(0),
                         product.out->stride());
       }
       before += panels;
@@ -326,7 +336,7 @@ void CpuBlocks::gated_panels(const MatmulWeights& gate, const MatmulWeights& up,
 /// branch = down(gelu(gate xn) * up xn)
 void CpuBlocks::dense_mlp(const LayerPlan& l, int count) {
   const PackedLayer& w = weights_.layers[static_cast<std::size_t>(l.index)];
-  const Activations x = activations(xn_, plan_.d_model, count, w.gate.quantized());
+  const Activations x = activations(xn_, w.gate, count);
   pool_.run([&](int thread) {
     gated_panels(w.gate, w.up, share_of(w.gate.panels(), thread, pool_.size()), x, count, hidden_, 0,
                  scratch_[static_cast<std::size_t>(thread)].tile);
@@ -369,7 +379,7 @@ void CpuBlocks::per_layer_mix(const LayerPlan& l, const Rows& rows) {
 
 void CpuBlocks::logits(const ModelPlan& m, const Rows& rows) {
   const int count = rows.count();
-  const Activations x = activations(xn_, m.d_model, count, weights_.head.quantized());
+  const Activations x = activations(xn_, weights_.head, count);
   float* out = logits_.row(0);
   pool_.run([&](int thread) {
     const IndexRange panels = share_of(weights_.head.panels(), thread, pool_.size());

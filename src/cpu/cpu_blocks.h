@@ -77,7 +77,7 @@ class CpuBlocks {
       for (int64_t row = rows.first; row < rows.last; ++row) work(static_cast<int>(row), thread);
     });
   }
-  Activations activations(const Matrix<float>& x, int64_t cols, int count, bool quantized);
+  Activations activations(const Matrix<float>& x, const MatmulWeights& w, int count);
   void multiply(std::initializer_list<Product> products, const Matrix<float>& x, int count);
   void rotate_and_store(const LayerPlan& l, const PageTable& table, int row);
   void gated_panels(const MatmulWeights& gate, const MatmulWeights& up, IndexRange panels,
@@ -112,9 +112,9 @@ class CpuBlocks {
   Matrix<float> ple_;          // [rows, layers, ple_dim]
   Matrix<float> router_, expert_in_, expert_hidden_, expert_out_;  // MoE, see run_experts
   Matrix<float> logits_;                                           // one row: [rows, vocab]
-  Matrix<int16_t> quantized_;  // one row: the activations of the current matmul
-  Matrix<float> scales_;       // one row: [rows]
-  Matrix<float> partials_;     // one row: attention partials of the current layer
+  Matrix<int8_t> quantized_;        // one row: the activations of the current matmul
+  Matrix<ActivationBlock> blocks_;  // one row: their blocks
+  Matrix<float> partials_;          // one row: attention partials of the current layer
   std::vector<Scratch> scratch_;
   std::size_t logit_count_ = 0;
 };

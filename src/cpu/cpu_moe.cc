@@ -14,7 +14,7 @@ Activations from_row(const Activations& x, int64_t first) {
   part.values += first * x.stride;
   if (x.quantized) {
     part.quantized += first * x.quantized_stride;
-    part.scales += first;
+    part.blocks += first * x.blocks_stride;
   }
   return part;
 }
@@ -62,15 +62,14 @@ void CpuBlocks::run_experts(const LayerPlan& l, int count) {
     kernels_.rms_norm(x_.row(row), moe.pre_experts.data(), plan_.norm_eps, plan_.d_model,
                       expert_in_.row(visit));
   });
-  const Activations in = activations(expert_in_, plan_.d_model, visits, experts[0].gate.quantized());
+  const Activations in = activations(expert_in_, experts[0].gate, visits);
   for_expert_shares(
       experts[0].gate.panels(), [&](const ExpertRouting::Group& group, IndexRange panels, int thread) {
         const PackedExpert& expert = experts[static_cast<std::size_t>(group.expert)];
         gated_panels(expert.gate, expert.up, panels, from_row(in, group.first_visit), group.visits,
                      expert_hidden_, group.first_visit, scratch_[static_cast<std::size_t>(thread)].tile);
       });
-  const Activations hidden =
-      activations(expert_hidden_, moe.intermediate_size, visits, experts[0].down.quantized());
+  const Activations hidden = activations(expert_hidden_, experts[0].down, visits);
   for_expert_shares(experts[0].down.panels(), [&](const ExpertRouting::Group& group, IndexRange panels, int) {
     kernels_.matmul(experts[static_cast<std::size_t>(group.expert)].down, panels.first, panels.count(),
                     from_row(hidden, group.first_visit), group.visits, expert_out_.row(group.first_visit),

@@ -37,15 +37,24 @@ WeightFormat packed_format(WeightFormat stored);
 /// Bytes of one panel of `cols` columns: a multiple of 64. Panels follow each other without gaps.
 std::size_t panel_bytes(WeightFormat packed, int64_t cols);
 
-/// The right-hand side of matmul: `values` for f32 and bf16 weights, `quantized` and `scales` for int8 and
-/// int4. Strides that are a multiple of 4096 bytes, also that of the output, make the rows compete for the
-/// same cache lines; add 64 bytes to those. Large batches gain from 2 MiB pages for all of it.
+/// What a block of a quantised activation row has beside its integers: x ~ scale * q, and what the sum of a
+/// block's products with packed weights, which carry an offset, begins with to come out right.
+struct ActivationBlock {
+  float scale;
+  int32_t start;
+};
+
+/// The right-hand side of matmul: `values` for f32 and bf16 weights, `quantized` and `blocks` for int8 and
+/// int4, whose blocks of columns they share. Strides that are a multiple of 4096 bytes, also that of the
+/// output, make the rows compete for the same cache lines; add 64 bytes to those. Large batches gain from 2
+/// MiB pages for all of it.
 struct Activations {
   const float* values = nullptr;  // [tokens, stride]
   int64_t stride = 0;
-  const int16_t* quantized = nullptr;  // [tokens, quantized_stride], see Kernels::quantize
-  int64_t quantized_stride = 0;        // >= quantized_cols(cols)
-  const float* scales = nullptr;       // [tokens]
+  const int8_t* quantized = nullptr;        // [tokens, quantized_stride], see Kernels::quantize
+  int64_t quantized_stride = 0;             // >= quantized_cols(cols)
+  const ActivationBlock* blocks = nullptr;  // [tokens, blocks_stride]
+  int64_t blocks_stride = 0;                // >= the blocks of a row of weights
 };
 
 /// Columns of a quantised activation row, zero padding included.
@@ -120,8 +129,9 @@ struct Kernels {
                  int tokens, float* y, int64_t y_stride);
   /// Panels [first, first + count) of row-major `w`, written to out (64-byte aligned) one after another.
   void (*pack_panels)(const Linear& w, int64_t first_panel, int64_t panel_count, std::byte* out);
-  /// One activation row as 16-bit integers: x ~ scale * q. Writes quantized_cols(n) entries and one scale.
-  void (*quantize)(const float* x, int64_t n, int16_t* q, float* scale);
+  /// One activation row as 8-bit integers for weights of `format` (int8 or int4), in that format's blocks of
+  /// columns. Writes quantized_cols(n) integers and one ActivationBlock per block of weights.
+  void (*quantize)(WeightFormat format, const float* x, int64_t n, int8_t* q, ActivationBlock* blocks);
 
   /// out = x / sqrt(mean(x^2) + eps) * gain. gain may be null (ones); out may be x.
   void (*rms_norm)(const float* x, const float* gain, float eps, int64_t n, float* out);

@@ -3,10 +3,10 @@
 // A panel is 32 rows:
 //   f32   blocks of kDepth columns, each [2, columns, 16 rows]
 //   bf16  [columns, 16]: 32-bit lanes of row r (lower half) and row r + 16 (upper half)
-//   int8  groups of 64 columns: f16 scales [32], then [column pairs, 32 rows, 2] bytes
-//   int4  groups of 32 columns: f16 scales [32], then [2, 4, 16 rows, 2] 16-bit words; nibble j of a word of
-//   quad q
-//         belongs to column pair 4 q + j and is the weight in two's complement
+//   int8  groups of 64 columns: f16 scales [32], then [16, 32 rows, 4 columns] bytes w + kInt8Offset
+//   int4  groups of 32 columns: f16 scales [32], then [4, 32 rows, 4] bytes: of 8 columns, the low nibbles
+//   are
+//         w + 8 of the first four and the high ones of the last four
 // Rows past the last one of the matrix repeat it; what they yield is never stored.
 #pragma once
 #include <cstddef>
@@ -111,24 +111,21 @@ inline constexpr int64_t kInt4GroupBytes = 2 * kPanelRows + kPanelRows * kInt4Bl
 
 inline void pack_int8(const Int8Block& block, int row, std::byte* group) {
   __builtin_memcpy(group + 2 * row, &block.scale, 2);
-  for (int pair = 0; pair < kInt8Block / 2; ++pair) {
-    __builtin_memcpy(group + 2 * kPanelRows + (pair * kPanelRows + row) * 2, block.q + 2 * pair, 2);
+  for (int col = 0; col < kInt8Block; ++col) {
+    group[2 * kPanelRows + (col / 4 * kPanelRows + row) * 4 + col % 4] =
+        static_cast<std::byte>(block.q[col] + kInt8Offset);
   }
 }
 
 inline void pack_int4(const Int4Block& block, int row, std::byte* group) {
   __builtin_memcpy(group + 2 * row, &block.scale, 2);
   const auto weight = [&](int col) {
-    const unsigned nibble = col < 16 ? block.nibbles[col] & 15u : block.nibbles[col - 16] >> 4;
-    return (nibble - 8u) & 15u;
+    return col < 16 ? block.nibbles[col] & 15 : block.nibbles[col - 16] >> 4;
   };
-  for (int quad = 0; quad < 4; ++quad) {
-    for (int odd = 0; odd < 2; ++odd) {
-      unsigned word = 0;
-      for (int j = 0; j < 4; ++j) word |= weight(8 * quad + 2 * j + odd) << 4 * j;
-      const uint16_t stored = static_cast<uint16_t>(word);
-      const int at = ((row / 16 * 4 + quad) * 16 + row % 16) * 2 + odd;
-      __builtin_memcpy(group + 2 * kPanelRows + 2 * at, &stored, 2);
+  for (int col = 0; col < kInt4Block; col += 8) {
+    for (int i = 0; i < 4; ++i) {
+      group[2 * kPanelRows + (col / 8 * kPanelRows + row) * 4 + i] =
+          static_cast<std::byte>(weight(col + i) | weight(col + 4 + i) << 4);
     }
   }
 }

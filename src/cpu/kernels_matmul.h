@@ -35,13 +35,6 @@ struct Bf16Columns {
   static Floats upper(Ints pair) { return as_floats(bit_and(pair, 0xffff0000u)); }
 };
 
-inline TileOutput panel_output(const MatmulWeights& w, int64_t panel, float* y, int64_t y_stride,
-                               bool accumulate) {
-  const int64_t row = panel * kPanelRows;
-  const int64_t rows = w.linear.rows - row;
-  return {y + row, y_stride, static_cast<int>(rows < kPanelRows ? rows : kPanelRows), accumulate};
-}
-
 /// Columns [k, k + depth) of a panel as float32 [2, depth, 16]: in place or in the buffer.
 inline const float* widen_block(const MatmulWeights& w, int64_t panel, int64_t k, int64_t depth,
                                 float* buffer) {
@@ -86,9 +79,8 @@ inline void matmul_block(const MatmulWeights& w, int64_t first, int64_t count, i
                          const Activations& x, int tokens, float* y, int64_t y_stride) {
   switch (w.linear.format) {
     case WeightFormat::int8:
-      return int_block<Int8Groups>(w, first, count, k, depth, x, tokens, y, y_stride);
     case WeightFormat::int4:
-      return int_block<Int4Groups>(w, first, count, k, depth, x, tokens, y, y_stride);
+      return int_block(w, first, count, k, depth, x, tokens, y, y_stride);
     default:
       return float_block(w, first, count, k, depth, x, tokens, y, y_stride);
   }
@@ -97,13 +89,13 @@ inline void matmul_block(const MatmulWeights& w, int64_t first, int64_t count, i
 inline void matmul(const MatmulWeights& w, int64_t first, int64_t count, const Activations& x, int tokens,
                    float* y, int64_t y_stride) {
   const int64_t cols = w.linear.cols;
-  const Blocking blocking = choose_blocking(cols * (w.quantized() ? 2 : 4), tokens);
+  const Blocking blocking = choose_blocking(cols * (w.quantized() ? 1 : 4), tokens);
   const int64_t step = blocking.whole_panels ? 1 : count;
   for (int t = 0; t < tokens; t += blocking.tokens) {
     Activations part = x;
     part.values = x.values ? x.values + t * x.stride : nullptr;
     part.quantized = x.quantized ? x.quantized + t * x.quantized_stride : nullptr;
-    part.scales = x.scales ? x.scales + t : nullptr;
+    part.blocks = x.blocks ? x.blocks + t * x.blocks_stride : nullptr;
     const int block = static_cast<int>(min_of(tokens - t, blocking.tokens));
     for (int64_t panel = first; panel < first + count; panel += step) {
       for (int64_t k = 0; k < cols; k += kDepth) {

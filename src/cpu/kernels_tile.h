@@ -65,6 +65,13 @@ struct TileOutput {
   }
 };
 
+inline TileOutput panel_output(const MatmulWeights& w, int64_t panel, float* y, int64_t y_stride,
+                               bool accumulate) {
+  const int64_t row = panel * kPanelRows;
+  const int64_t rows = w.linear.rows - row;
+  return {y + row, y_stride, static_cast<int>(rows < kPanelRows ? rows : kPanelRows), accumulate};
+}
+
 /// out = sum over k < depth of left[:, k] * x[token, k]. Each sum is one chain of fused multiply-adds in the
 /// order of k, whatever the shape of the tile, so a result doesn't depend on what else is in the tile.
 template <int tokens, class Left>

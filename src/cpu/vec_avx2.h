@@ -9,14 +9,13 @@ namespace carat::CARAT_ISA {
 
 inline constexpr Isa kIsa = Isa::avx2;
 inline constexpr int kTileRows = 16, kTileTokens = 6, kIntTileTokens = 6;
+/// int8 weights are packed as signed bytes.
+inline constexpr int kInt8Offset = 0;
 
 struct Floats {
   __m256 low, high;
 };
 struct Ints {
-  __m256i low, high;
-};
-struct Words {
   __m256i low, high;
 };
 
@@ -114,31 +113,20 @@ inline void store_words(int16_t* p, Ints a) {
   storeu(p, _mm256_permute4x64_epi64(both, 0xd8));
 }
 
-inline Words load_words(const int16_t* p) { return {loadu(p), loadu(p + 16)}; }
-inline void store_words(int16_t* p, Words a) {
-  storeu(p, a.low);
-  storeu(p + 16, a.high);
+inline void store_bytes(int8_t* p, Ints a) {
+  const __m256i words = _mm256_packs_epi32(a.low, a.high);  // 0-3, 8-11, 4-7, 12-15
+  const __m256i bytes = _mm256_packs_epi16(_mm256_permute4x64_epi64(words, 0xd8), words);
+  const __m256i both = _mm256_permute4x64_epi64(bytes, 0x08);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_castsi256_si128(both));
 }
-inline Words widen_bytes(const int8_t* p) {
-  return {_mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
-          _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 16)))};
+/// The multiplication of bytes takes one operand unsigned: the sign of the weight moves to x. Its 16-bit sums
+/// of two products can't overflow, since |x| and |weight| are at most 127.
+inline __m256i dot_quads(__m256i sum, __m256i weights, __m256i x) {
+  const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(weights), _mm256_sign_epi8(x, weights));
+  return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
-inline Words broadcast_pair(const int16_t* p) {
-  int pair;
-  __builtin_memcpy(&pair, p, sizeof pair);
-  return {_mm256_set1_epi32(pair), _mm256_set1_epi32(pair)};
-}
-template <int bits>
-Words shift_left(Words a) {
-  return {_mm256_slli_epi16(a.low, bits), _mm256_slli_epi16(a.high, bits)};
-}
-template <int bits>
-Words shift_right_signed(Words a) {
-  return {_mm256_srai_epi16(a.low, bits), _mm256_srai_epi16(a.high, bits)};
-}
-inline Ints dot_pairs(Ints sum, Words a, Words b) {
-  return {_mm256_add_epi32(sum.low, _mm256_madd_epi16(a.low, b.low)),
-          _mm256_add_epi32(sum.high, _mm256_madd_epi16(a.high, b.high))};
+inline Ints dot_quads(Ints sum, Ints weights, Ints x) {
+  return {dot_quads(sum.low, weights.low, x.low), dot_quads(sum.high, weights.high, x.high)};
 }
 
 inline float reduce_add(Floats a) {

@@ -7,15 +7,14 @@
 namespace carat::CARAT_ISA {
 
 inline constexpr Isa kIsa = Isa::avx512;
-inline constexpr int kTileRows = 32, kTileTokens = 12, kIntTileTokens = 11;
+inline constexpr int kTileRows = 32, kTileTokens = 12, kIntTileTokens = 12;
+/// VNNI multiplies unsigned bytes with signed ones: int8 weights are packed as w + 128.
+inline constexpr int kInt8Offset = 128;
 
 struct Floats {
   __m512 v;
 };
 struct Ints {
-  __m512i v;
-};
-struct Words {
   __m512i v;
 };
 
@@ -74,25 +73,10 @@ inline void store_words(int16_t* p, Ints a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(a.v));
 }
 
-inline Words load_words(const int16_t* p) { return {_mm512_loadu_si512(p)}; }
-inline void store_words(int16_t* p, Words a) { _mm512_storeu_si512(p, a.v); }
-inline Words widen_bytes(const int8_t* p) {
-  return {_mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+inline void store_bytes(int8_t* p, Ints a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a.v));
 }
-inline Words broadcast_pair(const int16_t* p) {
-  int pair;
-  __builtin_memcpy(&pair, p, sizeof pair);
-  return {_mm512_set1_epi32(pair)};
-}
-template <int bits>
-Words shift_left(Words a) {
-  return {_mm512_slli_epi16(a.v, bits)};
-}
-template <int bits>
-Words shift_right_signed(Words a) {
-  return {_mm512_srai_epi16(a.v, bits)};
-}
-inline Ints dot_pairs(Ints sum, Words a, Words b) { return {_mm512_dpwssd_epi32(sum.v, a.v, b.v)}; }
+inline Ints dot_quads(Ints sum, Ints weights, Ints x) { return {_mm512_dpbusd_epi32(sum.v, weights.v, x.v)}; }
 
 inline float reduce_add(Floats a) {
   const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));

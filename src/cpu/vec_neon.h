@@ -8,15 +8,14 @@ namespace carat::CARAT_ISA {
 
 inline constexpr Isa kIsa = Isa::neon;
 inline constexpr int kTileRows = 16, kTileTokens = 6, kIntTileTokens = 6;
+/// int8 weights are packed as signed bytes.
+inline constexpr int kInt8Offset = 0;
 
 struct Floats {
   float32x4_t v[4];
 };
 struct Ints {
   int32x4_t v[4];
-};
-struct Words {
-  int16x8_t v[4];
 };
 
 /// A vector whose four registers are quarter(0) ... quarter(3).
@@ -137,32 +136,16 @@ inline void store_words(int16_t* p, Ints a) {
   for (int i = 0; i < 4; ++i) vst1_s16(p + 4 * i, vmovn_s32(a.v[i]));
 }
 
-inline Words load_words(const int16_t* p) {
-  return quarters<Words>([&](int i) { return vld1q_s16(p + 8 * i); });
+inline void store_bytes(int8_t* p, Ints a) {
+  for (int i = 0; i < 4; i += 2) {
+    vst1_s8(p + 4 * i, vmovn_s16(vcombine_s16(vmovn_s32(a.v[i]), vmovn_s32(a.v[i + 1]))));
+  }
 }
-inline void store_words(int16_t* p, Words a) {
-  for (int i = 0; i < 4; ++i) vst1q_s16(p + 8 * i, a.v[i]);
-}
-inline Words widen_bytes(const int8_t* p) {
-  return quarters<Words>([&](int i) { return vmovl_s8(vld1_s8(p + 8 * i)); });
-}
-inline Words broadcast_pair(const int16_t* p) {
-  int32_t pair;
-  __builtin_memcpy(&pair, p, sizeof pair);
-  return quarters<Words>([&](int) { return vreinterpretq_s16_s32(vdupq_n_s32(pair)); });
-}
-template <int bits>
-Words shift_left(Words a) {
-  return quarters<Words>([&](int i) { return vshlq_n_s16(a.v[i], bits); });
-}
-template <int bits>
-Words shift_right_signed(Words a) {
-  return quarters<Words>([&](int i) { return vshrq_n_s16(a.v[i], bits); });
-}
-inline Ints dot_pairs(Ints sum, Words a, Words b) {
+inline Ints dot_quads(Ints sum, Ints weights, Ints x) {
   return quarters<Ints>([&](int i) {
-    const int32x4_t low = vmull_s16(vget_low_s16(a.v[i]), vget_low_s16(b.v[i]));
-    const int32x4_t high = vmull_high_s16(a.v[i], b.v[i]);
+    const int8x16_t a = vreinterpretq_s8_s32(weights.v[i]), b = vreinterpretq_s8_s32(x.v[i]);
+    const int32x4_t low = vpaddlq_s16(vmull_s8(vget_low_s8(a), vget_low_s8(b)));
+    const int32x4_t high = vpaddlq_s16(vmull_high_s8(a, b));
     return vaddq_s32(sum.v[i], vpaddq_s32(low, high));
   });
 }

@@ -14,15 +14,14 @@ inline constexpr Isa kIsa = Isa::scalar;
 /// The shape of the register tile: rows of weights times tokens. Tiles of integers need registers for scales
 /// too.
 inline constexpr int kTileRows = 16, kTileTokens = 4, kIntTileTokens = 4;
+/// int8 weights are packed as w + kInt8Offset.
+inline constexpr int kInt8Offset = 0;
 
 struct Floats {
   float v[16];
 };
 struct Ints {
   uint32_t v[16];
-};
-struct Words {
-  int16_t v[32];
 };
 
 template <class V, class F>
@@ -145,31 +144,20 @@ inline void store_words(int16_t* p, Ints a) {
   for (int i = 0; i < 16; ++i) p[i] = static_cast<int16_t>(a.v[i]);
 }
 
-inline Words load_words(const int16_t* p) {
-  return each_lane<Words>([&](int i) { return p[i]; });
+/// The low 8 bits of each lane, 16 signed bytes; lanes are in -128..127.
+inline void store_bytes(int8_t* p, Ints a) {
+  for (int i = 0; i < 16; ++i) p[i] = static_cast<int8_t>(a.v[i]);
 }
-inline void store_words(int16_t* p, Words a) { std::memcpy(p, a.v, sizeof a.v); }
-/// 32 signed bytes.
-inline Words widen_bytes(const int8_t* p) {
-  return each_lane<Words>([&](int i) { return static_cast<int16_t>(p[i]); });
-}
-/// The words p[0], p[1] in every pair.
-inline Words broadcast_pair(const int16_t* p) {
-  return each_lane<Words>([&](int i) { return p[i & 1]; });
-}
-template <int bits>
-Words shift_left(Words a) {
-  return each_lane<Words>([&](int i) { return static_cast<int16_t>(static_cast<uint16_t>(a.v[i]) << bits); });
-}
-template <int bits>
-Words shift_right_signed(Words a) {
-  return each_lane<Words>([&](int i) { return static_cast<int16_t>(a.v[i] >> bits); });
-}
-/// sum + the dot product of each pair, modulo 2^32.
-inline Ints dot_pairs(Ints sum, Words a, Words b) {
+/// sum + the dot product of the four bytes of each lane. Those of x are signed, in -127..127; those of
+/// weights are 0..127, or int8 weights as packed.
+inline Ints dot_quads(Ints sum, Ints weights, Ints x) {
+  int8_t w[64], values[64];
+  std::memcpy(w, weights.v, sizeof w);
+  std::memcpy(values, x.v, sizeof values);
   return each_lane<Ints>([&](int i) {
-    const int32_t even = a.v[2 * i] * b.v[2 * i], odd = a.v[2 * i + 1] * b.v[2 * i + 1];
-    return sum.v[i] + static_cast<uint32_t>(even) + static_cast<uint32_t>(odd);
+    int32_t dot = 0;
+    for (int j = 4 * i; j < 4 * i + 4; ++j) dot += w[j] * values[j];
+    return sum.v[i] + static_cast<uint32_t>(dot);
   });
 }
 

@@ -27,26 +27,38 @@ struct PackedMatrix {
   MatmulWeights weights;
 };
 
-// Activation rows with gaps between them, as floats and as 16-bit integers.
+// Activation rows with gaps between them, as floats and as 8-bit integers for weights of `format`.
 struct Inputs {
-  Inputs(const Kernels& kernels, int tokens, int64_t cols, uint64_t seed)
+  Inputs(const Kernels& kernels, WeightFormat format, int tokens, int64_t cols, uint64_t seed)
       : stride(cols + 3),
         quantized_stride(quantized_cols(cols) + 2),
+        blocks_stride(block_count(cols, kInt4Block) + 1),
         floats(random_floats(tokens * stride, seed)),
         quantized(static_cast<size_t>(tokens * quantized_stride)),
-        scales(static_cast<size_t>(tokens)) {
+        blocks(static_cast<size_t>(tokens * blocks_stride)) {
+    if (format != WeightFormat::int8 && format != WeightFormat::int4) return;
+    const int64_t block = format == WeightFormat::int8 ? kInt8Block : kInt4Block;
     for (int t = 0; t < tokens; ++t) {
-      kernels.quantize(floats.data() + t * stride, cols, quantized.data() + t * quantized_stride, &scales[t]);
+      float* x = floats.data() + t * stride;
+      int8_t* q = quantized.data() + t * quantized_stride;
+      ActivationBlock* own = blocks.data() + t * blocks_stride;
+      kernels.quantize(format, x, cols, q, own);
+      // The products are exact for activations that are what their integers say.
+      for (int64_t c = 0; c < cols; ++c) x[c] = own[c / block].scale * static_cast<float>(q[c]);
     }
   }
   Activations from(int token) const {
-    return {floats.data() + token * stride, stride, quantized.data() + token * quantized_stride,
-            quantized_stride, scales.data() + token};
+    return {floats.data() + token * stride,
+            stride,
+            quantized.data() + token * quantized_stride,
+            quantized_stride,
+            blocks.data() + token * blocks_stride,
+            blocks_stride};
   }
-  int64_t stride, quantized_stride;
+  int64_t stride, quantized_stride, blocks_stride;
   std::vector<float> floats;
-  std::vector<int16_t> quantized;
-  std::vector<float> scales;
+  std::vector<int8_t> quantized;
+  std::vector<ActivationBlock> blocks;
 };
 
 struct Shape {
@@ -102,14 +114,13 @@ TEST_P(MatmulTest, AgreesWithDecodedRowsForEveryFormatLayoutAndShape) {
        {WeightFormat::f32, WeightFormat::f16, WeightFormat::bf16, WeightFormat::int8, WeightFormat::int4}) {
     for (const Shape& shape : kShapes) {
       const StoredMatrix stored(format, shape.rows, shape.cols, 11);
-      const Inputs inputs(kernels, shape.tokens, shape.cols, 5);
+      const Inputs inputs(kernels, format, shape.tokens, shape.cols, 5);
       const PackedMatrix packed(kernels, stored.linear);
-      const bool quantized = packed.weights.quantized();
       const std::string what = std::string(format_name(format)) + " " + std::to_string(shape.rows) + "x" +
                                std::to_string(shape.cols) + " tokens " + std::to_string(shape.tokens);
       const auto y = multiply(kernels, packed.weights, inputs.from(0), shape.tokens);
-      EXPECT_LT(worst_error(stored.linear, inputs, shape.tokens, y), quantized ? 1e-4 : 1e-6) << what;
-      if (quantized) continue;
+      EXPECT_LT(worst_error(stored.linear, inputs, shape.tokens, y), 1e-6) << what;
+      if (packed.weights.quantized()) continue;
       const MatmulWeights in_place{WeightLayout::rows, stored.linear};
       EXPECT_EQ(multiply(kernels, in_place, inputs.from(0), shape.tokens), y) << what << " as stored";
     }
@@ -122,7 +133,7 @@ TEST_P(MatmulTest, ResultsDoNotDependOnTheBatch) {
        {WeightFormat::f32, WeightFormat::bf16, WeightFormat::int8, WeightFormat::int4}) {
     const StoredMatrix stored(format, 50, 1090, 3);
     const PackedMatrix packed(kernels, stored.linear);
-    const Inputs inputs(kernels, kTokens, 1090, 8);
+    const Inputs inputs(kernels, format, kTokens, 1090, 8);
     const auto together = multiply(kernels, packed.weights, inputs.from(0), kTokens);
     for (int first = 0, count = 1; first < kTokens; first += count, count = count % 13 + 1) {
       count = std::min(count, kTokens - first);
@@ -135,44 +146,55 @@ TEST_P(MatmulTest, ResultsDoNotDependOnTheBatch) {
 }
 
 TEST_P(MatmulTest, QuantizedActivationsAreWithinHalfAStep) {
-  for (const int64_t cols : {1, 16, 33, 64, 200}) {
-    const auto x = random_floats(cols, 21, 3.f);
-    std::vector<int16_t> q(static_cast<size_t>(quantized_cols(cols)), 99);
-    float scale = 0.f;
-    kernels.quantize(x.data(), cols, q.data(), &scale);
-    for (int64_t i = 0; i < cols; ++i)
-      EXPECT_NEAR(scale * q[static_cast<size_t>(i)], x[static_cast<size_t>(i)], scale * 0.505f);
-    for (int64_t i = cols; i < quantized_cols(cols); ++i) EXPECT_EQ(q[static_cast<size_t>(i)], 0);
+  for (const WeightFormat format : {WeightFormat::int8, WeightFormat::int4}) {
+    const int64_t block = format == WeightFormat::int8 ? kInt8Block : kInt4Block;
+    for (const int64_t cols : {1, 16, 33, 64, 200}) {
+      const auto x = random_floats(cols, 21, 3.f);
+      std::vector<int8_t> q(static_cast<size_t>(quantized_cols(cols)), 99);
+      std::vector<ActivationBlock> blocks(static_cast<size_t>(block_count(cols, kInt4Block)));
+      kernels.quantize(format, x.data(), cols, q.data(), blocks.data());
+      for (int64_t i = 0; i < cols; ++i) {
+        const float scale = blocks[static_cast<size_t>(i / block)].scale;
+        EXPECT_NEAR(scale * q[static_cast<size_t>(i)], x[static_cast<size_t>(i)], scale * 0.505f);
+      }
+      for (int64_t i = cols; i < quantized_cols(cols); ++i) EXPECT_EQ(q[static_cast<size_t>(i)], 0);
+    }
   }
 }
 
-TEST_P(MatmulTest, RowsOfZerosQuantizeToZeros) {
-  const std::vector<float> x(40, 0.f);
-  std::vector<int16_t> q(64, 99);
-  float scale = 1.f;
-  kernels.quantize(x.data(), 40, q.data(), &scale);
-  EXPECT_EQ(scale, 0.f);
-  EXPECT_EQ(q, std::vector<int16_t>(64, 0));
+TEST_P(MatmulTest, BlocksOfZerosQuantizeToZeros) {
+  std::vector<float> x(100, 0.f);
+  x[70] = 5.f;
+  std::vector<int8_t> q(128, 99), expected(128, 0);
+  expected[70] = 127;
+  ActivationBlock blocks[2];
+  kernels.quantize(WeightFormat::int8, x.data(), 100, q.data(), blocks);
+  EXPECT_EQ(blocks[0].scale, 0.f);
+  EXPECT_EQ(blocks[0].start, 0);
+  EXPECT_EQ(q, expected);
 }
 
 // Integer sums have no rounding: the extreme values must not overflow.
 TEST_P(MatmulTest, LargestWeightsAndActivationsDoNotOverflow) {
   constexpr int64_t kCols = 2048;
   for (const WeightFormat format : {WeightFormat::int8, WeightFormat::int4}) {
-    std::vector<std::byte> bytes(row_bytes(format, kCols));
-    const std::vector<float> ones(kCols, -1.f), x(kCols, 1000.f);
-    encode_row(format, ones.data(), kCols, bytes.data());
-    const Linear stored{format, 1, kCols, bytes.data()};
-    const PackedMatrix packed(kernels, stored);
-    std::vector<int16_t> q(kCols);
-    std::vector<float> decoded(kCols);
-    float scale = 0.f, y = 0.f;
-    kernels.quantize(x.data(), kCols, q.data(), &scale);
-    kernels.matmul(packed.weights, 0, 1, {nullptr, 0, q.data(), kCols, &scale}, 1, &y, 1);
-    float weight = 0.f;
-    decode_row(stored, 0, decoded.data());
-    for (const float w : decoded) weight += w;
-    EXPECT_NEAR(y, 1000.f * weight, 100.f) << format_name(format);
+    for (const float sign : {1.f, -1.f}) {
+      std::vector<std::byte> bytes(row_bytes(format, kCols));
+      const std::vector<float> ones(kCols, -1.f), x(kCols, 1000.f * sign);
+      encode_row(format, ones.data(), kCols, bytes.data());
+      const Linear stored{format, 1, kCols, bytes.data()};
+      const PackedMatrix packed(kernels, stored);
+      std::vector<int8_t> q(kCols);
+      std::vector<ActivationBlock> blocks(kCols / kInt4Block);
+      std::vector<float> decoded(kCols);
+      float y = 0.f, weight = 0.f;
+      kernels.quantize(format, x.data(), kCols, q.data(), blocks.data());
+      kernels.matmul(packed.weights, 0, 1, {nullptr, 0, q.data(), kCols, blocks.data(), kCols / kInt4Block},
+                     1, &y, 1);
+      decode_row(stored, 0, decoded.data());
+      for (const float w : decoded) weight += w;
+      EXPECT_NEAR(y, sign * 1000.f * weight, 100.f) << format_name(format);
+    }
   }
 }
 
@@ -185,7 +207,7 @@ TEST(MatmulAcrossInstructionSets, VectorSetsGiveTheSameBits) {
     for (const int tokens : {1, 7, 30}) {
       const StoredMatrix stored(format, 45, 700, 6);
       const PackedMatrix packed_narrow(narrow, stored.linear), packed_wide(wide, stored.linear);
-      const Inputs inputs_narrow(narrow, tokens, 700, 2), inputs_wide(wide, tokens, 700, 2);
+      const Inputs inputs_narrow(narrow, format, tokens, 700, 2), inputs_wide(wide, format, tokens, 700, 2);
       EXPECT_EQ(multiply(narrow, packed_narrow.weights, inputs_narrow.from(0), tokens),
                 multiply(wide, packed_wide.weights, inputs_wide.from(0), tokens))
           << format_name(format) << " tokens " << tokens;
