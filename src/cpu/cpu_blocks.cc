@@ -59,7 +59,7 @@ int64_t quantized_size(const Widths& w, int64_t d_model, int64_t rows, int64_t (
 
 CpuBlocks::CpuBlocks(const ModelPlan& plan, const PackedWeights& weights, const RunnerOptions& limits,
                      CpuKv& kv, const Kernels& kernels, ThreadPool& pool)
-    : plan_(plan), weights_(weights), kv_(kv), kernels_(kernels), pool_(pool) {
+    : plan_(plan), weights_(weights), kv_(kv), kernels_(kernels), pool_(pool), shares_(pool.size()) {
   const int64_t rows = limits.max_step_tokens, d = plan.d_model;
   const Widths w = widths_of(plan);
   const int64_t visits = rows * w.visits_per_token;
@@ -138,7 +138,7 @@ Activations CpuBlocks::activations(const Matrix<float>& x, const MatmulWeights& 
   return result;
 }
 
-/// Products of one input, in one region: thread t computes its share of all their panels laid end to end.
+/// Products of one input, in one region: all their panels, laid end to end, are divided.
 void CpuBlocks::multiply(std::initializer_list<Product> products, const Matrix<float>& x, int count) {
   int64_t total = 0;
   const MatmulWeights* first = nullptr;
@@ -153,8 +153,7 @@ void CpuBlocks::multiply(std::initializer_list<Product> products, const Matrix<f
   }
   if (!first) return;
   const Activations input = activations(x, *first, count);
-  pool_.run([&](int thread) {
-    const IndexRange share = share_of(total, thread, pool_.size());
+  run_shares(total, count, [&](IndexRange share, int) {
     int64_t before = 0;
     for (const Product& product : products) {
       if (!product.weights->linear) continue;
@@ -337,9 +336,8 @@ void CpuBlocks::gated_panels(const MatmulWeights& gate, const MatmulWeights& up,
 void CpuBlocks::dense_mlp(const LayerPlan& l, int count) {
   const PackedLayer& w = weights_.layers[static_cast<std::size_t>(l.index)];
   const Activations x = activations(xn_, w.gate, count);
-  pool_.run([&](int thread) {
-    gated_panels(w.gate, w.up, share_of(w.gate.panels(), thread, pool_.size()), x, count, hidden_, 0,
-                 scratch_[static_cast<std::size_t>(thread)].tile);
+  run_shares(w.gate.panels(), count, [&](IndexRange panels, int thread) {
+    gated_panels(w.gate, w.up, panels, x, count, hidden_, 0, scratch_[static_cast<std::size_t>(thread)].tile);
   });
   multiply({{&w.down, &branch_}}, hidden_, count);
 }
@@ -381,9 +379,7 @@ void CpuBlocks::logits(const ModelPlan& m, const Rows& rows) {
   const int count = rows.count();
   const Activations x = activations(xn_, weights_.head, count);
   float* out = logits_.row(0);
-  pool_.run([&](int thread) {
-    const IndexRange panels = share_of(weights_.head.panels(), thread, pool_.size());
-    if (panels.count() == 0) return;
+  run_shares(weights_.head.panels(), count, [&](IndexRange panels, int) {
     kernels_.matmul(weights_.head, panels.first, panels.count(), x, count, out, m.vocab);
     if (m.logit_cap == 0.f) return;
     const int64_t first = panels.first * kPanelRows,

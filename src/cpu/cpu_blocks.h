@@ -15,6 +15,7 @@
 #include "cpu/kernels.h"
 #include "cpu/matrix.h"
 #include "cpu/packed_weights.h"
+#include "cpu/work_shares.h"
 #include "model/gemma4.h"
 
 namespace carat {
@@ -62,6 +63,8 @@ class CpuBlocks {
 
   /// Fewer rows than this are not worth waking the other threads for: norms take about a microsecond a row.
   static constexpr int kSerialRows = 4;
+  /// Up to so many rows a product is a stream of weights.
+  static constexpr int kStreamedRows = 16;
 
   void set_up_attention(const RunnerOptions& limits);
   void set_positions(const Rows& rows);
@@ -75,6 +78,17 @@ class CpuBlocks {
     pool_.run([&](int thread) {
       const IndexRange rows = share_of(count, thread, pool_.size());
       for (int64_t row = rows.first; row < rows.last; ++row) work(static_cast<int>(row), thread);
+    });
+  }
+  /// Calls work(panels, thread) for ranges that together are [0, panels), for `count` rows of activations.
+  /// Prompts keep each thread's share whole: its panels take turns with activations that are in cache.
+  template <class Work>
+  void run_shares(int64_t panels, int count, const Work& work) {
+    shares_.divide(panels, count <= kStreamedRows);
+    pool_.run([&](int thread) {
+      for (IndexRange range = shares_.take(thread); range.count() > 0; range = shares_.take(thread)) {
+        work(range, thread);
+      }
     });
   }
   Activations activations(const Matrix<float>& x, const MatmulWeights& w, int count);
@@ -98,6 +112,7 @@ class CpuBlocks {
   CpuKv& kv_;
   const Kernels& kernels_;
   ThreadPool& pool_;
+  WorkShares shares_;  // of the region that runs
 
   std::vector<int32_t> positions_, sequences_;  // of the rows being computed
   std::array<Rotation, kKvGroups> rotations_;
