@@ -91,18 +91,30 @@ void time_steps(Runner& runner, double bandwidth) {
   }
 }
 
-int run(const char* directory, std::string_view variant) {
+/// What the command line asks for: everything, or one step of `sequences` times `count` tokens after `past`.
+struct Options {
+  const char* directory;
+  std::string_view variant;
+  int sequences = 0, past = 0, count = 0;
+};
+
+int run(const Options& options) {
   const double bandwidth = measure_cuda_read_bandwidth({});
   std::printf("plain read: %.2f TB/s\n", bandwidth / 1e12);
   const auto start = Clock::now();
-  ModelPlan plan = make_plan(load_model_config(directory), Checkpoint::open(directory));
+  ModelPlan plan = make_plan(load_model_config(options.directory), Checkpoint::open(options.directory));
   const RunnerOptions limits{
       .page_tokens = 32, .pages = {2048, 2048}, .max_step_tokens = 4096, .max_sequences = 256};
-  const auto runner =
-      make_cuda_runner(std::move(plan), limits,
-                       {.fast_prompts = variant == "fast", .fused_single_rows = variant != "general"});
+  const auto runner = make_cuda_runner(
+      std::move(plan), limits,
+      {.fast_prompts = options.variant == "fast", .fused_single_rows = options.variant != "general"});
   std::printf("loaded in %.3f s\n", ms_since(start) / 1e3);
-  time_steps(*runner, bandwidth);
+  if (options.sequences == 0) {
+    time_steps(*runner, bandwidth);
+  } else {
+    const double ms = Step(*runner, options.sequences, options.past, options.count).time_ms(*runner, 20);
+    std::printf("%7.3f ms per step\n", ms);
+  }
   return 0;
 }
 
@@ -111,11 +123,18 @@ int run(const char* directory, std::string_view variant) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: bench_cuda_steps CHECKPOINT [general | fast]\n");
+    std::fprintf(stderr,
+                 "usage: bench_cuda_steps CHECKPOINT [default | general | fast [SEQUENCES PAST COUNT]]\n");
     return 2;
   }
   try {
-    return carat::run(argv[1], argc < 3 ? "" : argv[2]);
+    carat::Options options{argv[1], argc < 3 ? "" : argv[2]};
+    if (argc == 6) {
+      options.sequences = std::atoi(argv[3]);
+      options.past = std::atoi(argv[4]);
+      options.count = std::atoi(argv[5]);
+    }
+    return carat::run(options);
   } catch (const carat::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -2,10 +2,10 @@
 // any mix of prompt and decode rows.
 //
 // A CTA owns a tile of query rows: neighbouring tokens of one segment times the heads that share one kv head,
-// so keys and values are read once for all of them. It walks over blocks of 64 keys with a running maximum
-// (Milakov and Gimelshein 2018; Dao et al. 2022). Its warps split the keys of q K^T and the head dimensions
-// of P V, so that a head of 512 fits the registers. Long contexts with few rows are split over CTAs; a second
-// kernel joins the parts in order.
+// so keys and values are read once for all of them. It walks over blocks of 64 or 128 keys with a running
+// maximum (Milakov and Gimelshein 2018; Dao et al. 2022). Its warps split the keys of q K^T and the head
+// dimensions of P V, so that a head of 512 fits the registers. Long contexts with few rows are split over
+// CTAs; a second kernel joins the parts in order.
 #include <algorithm>
 
 #include "cuda/kv_address.h"
@@ -16,14 +16,15 @@
 namespace carat::cuda {
 namespace {
 
-constexpr int kKeys = kAttentionKeys, kMostSplits = 128;
+constexpr int kMostSplits = kMostAttentionSplits;
 constexpr int kJoinThreads = 256;
 constexpr float kLog2e = 1.4426950408889634f;
 
 template <int kHeadDim, int kRows>
 struct Shape {
+  static constexpr int kKeys = attention_keys(kHeadDim, kRows);
   static constexpr int kRowTiles = kRows / 16;
-  static constexpr int kColumnWarps = std::min(kHeadDim / 8, kRows == 16 ? 4 : 2);
+  static constexpr int kColumnWarps = std::min(kHeadDim / 8, kRows == 16 ? 8 : 2);
   static constexpr int kThreads = 32 * kRowTiles * kColumnWarps;
   static constexpr int kKeyTiles = kKeys / kColumnWarps / 8;     // of one warp's share of q K^T
   static constexpr int kDimTiles = kHeadDim / kColumnWarps / 8;  // of one warp's share of P V
@@ -42,6 +43,7 @@ struct KeyRange {
   int first, last;
 };
 
+template <int kKeys>
 __device__ inline KeyRange key_range(const AttentionTile& tile, int window, int split, int splits) {
   const int begin = window > 0 ? max(0, tile.position - window + 1) : 0, end = tile.position + tile.count;
   const int blocks = (end - begin + kKeys - 1) / kKeys, per_split = (blocks + splits - 1) / splits;
@@ -52,6 +54,7 @@ __device__ inline KeyRange key_range(const AttentionTile& tile, int window, int 
 template <int kHeadDim, int kRows>
 class Tile {
   using S = Shape<kHeadDim, kRows>;
+  static constexpr int kKeys = S::kKeys;
 
  public:
   __device__ Tile(const AttentionArgs& a, const AttentionTile& tile, float16* shared)
@@ -71,8 +74,15 @@ class Tile {
       ptx::async_copy16(q_ + chunk_at<S::kChunks>(row, chunk), a_.q + head * kHeadDim + chunk * 8, valid);
     }
   }
-  __device__ void load_keys(int first, int last) { load_block(k_, 0, first, last); }
-  __device__ void load_values(int first, int last) { load_block(v_, a_.kv.value_offset, first, last); }
+  /// Looks up where the keys of a block lie: one table access each, instead of one per 16 bytes.
+  __device__ void find_keys(const float16** places, int first, int last) const {
+    for (int i = threadIdx.x; i < kKeys; i += S::kThreads)
+      places[i] = kv_address(a_.kv, a_.tables, tile_.sequence, min(first + i, last - 1), blockIdx.y);
+  }
+  __device__ void load_keys(const float16* const* places, int keys) { load_block(k_, places, 0, keys); }
+  __device__ void load_values(const float16* const* places, int keys) {
+    load_block(v_, places, a_.kv.value_offset, keys);
+  }
 
   /// Scores of this warp's keys, masked, and the largest of each of the lane's two rows.
   __device__ void score(int first_key, int last_key) {
@@ -81,17 +91,32 @@ class Tile {
 #pragma unroll
       for (int c = 0; c < 4; ++c) s_[n][c] = 0.f;
     const int key0 = column_warp() * S::kKeyTiles * 8;
-#pragma unroll 4
-    for (int k = 0; k < kHeadDim / 16; ++k) {
-      uint32_t q[4];
+    const auto load_query = [&](uint32_t(&q)[4], int k) {
       ptx::load_matrices(q, q_ + chunk_at<S::kChunks>(row0() + lane() % 16, 2 * k + lane() / 16));
+    };
+    if constexpr (S::kKeyTiles == 1) {  // one load brings eight keys for two steps
+#pragma unroll 4
+      for (int k = 0; k < kHeadDim / 16; k += 2) {
+        uint32_t first[4], second[4], keys[4];
+        load_query(first, k);
+        load_query(second, k + 1);
+        ptx::load_matrices(keys, k_ + chunk_at<S::kChunks>(key0 + lane() % 8, 2 * k + lane() / 8));
+        ptx::mma_f16(s_[0], first, keys[0], keys[1]);
+        ptx::mma_f16(s_[0], second, keys[2], keys[3]);
+      }
+    } else {
+#pragma unroll 4
+      for (int k = 0; k < kHeadDim / 16; ++k) {
+        uint32_t q[4];
+        load_query(q, k);
 #pragma unroll
-      for (int n = 0; n < S::kKeyTiles; n += 2) {
-        uint32_t keys[4];
-        const int row = key0 + n * 8 + lane() % 8 + lane() / 16 * 8;
-        ptx::load_matrices(keys, k_ + chunk_at<S::kChunks>(row, 2 * k + lane() / 8 % 2));
-        ptx::mma_f16(s_[n], q, keys[0], keys[1]);
-        ptx::mma_f16(s_[n + 1], q, keys[2], keys[3]);
+        for (int n = 0; n < S::kKeyTiles; n += 2) {
+          uint32_t keys[4];
+          const int row = key0 + n * 8 + lane() % 8 + lane() / 16 * 8;
+          ptx::load_matrices(keys, k_ + chunk_at<S::kChunks>(row, 2 * k + lane() / 8 % 2));
+          ptx::mma_f16(s_[n], q, keys[0], keys[1]);
+          ptx::mma_f16(s_[n + 1], q, keys[2], keys[3]);
+        }
       }
     }
 #pragma unroll
@@ -219,13 +244,11 @@ class Tile {
     return fmaxf(v, __shfl_xor_sync(kAllLanes, v, 2));
   }
 
-  __device__ void load_block(float16* to, std::size_t offset, int first, int last) {
+  __device__ void load_block(float16* to, const float16* const* places, std::size_t offset, int keys) {
+#pragma unroll 8
     for (int i = threadIdx.x; i < kKeys * S::kChunks; i += S::kThreads) {
       const int key = i / S::kChunks, chunk = i % S::kChunks;
-      const bool valid = first + key < last;
-      const float16* from =
-          kv_address(a_.kv, a_.tables, tile_.sequence, valid ? first + key : first, blockIdx.y) + offset;
-      ptx::async_copy16(to + chunk_at<S::kChunks>(key, chunk), from + chunk * 8, valid);
+      ptx::async_copy16(to + chunk_at<S::kChunks>(key, chunk), places[key] + offset + chunk * 8, key < keys);
     }
   }
 
@@ -241,35 +264,40 @@ class Tile {
 template <int kHeadDim, int kRows>
 __global__ void __launch_bounds__((Shape<kHeadDim, kRows>::kThreads))
     attention_kernel(AttentionArgs a, int splits) {
+  constexpr int kKeys = Shape<kHeadDim, kRows>::kKeys;
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ float scratch[Shape<kHeadDim, kRows>::kColumnWarps * kRows];
+  __shared__ const float16* places[2][kKeys];  // of this block and the next
   ptx::launch_dependents();
-  ptx::wait_for_dependencies();
   const AttentionTile rows = a.tiles[blockIdx.x];
-  const KeyRange keys = key_range(rows, a.window, blockIdx.z, splits);
+  const KeyRange keys = key_range<kKeys>(rows, a.window, blockIdx.z, splits);
   Tile<kHeadDim, kRows> tile(a, rows, reinterpret_cast<float16*>(shared));
+  if (keys.first < keys.last) tile.find_keys(places[0], keys.first, keys.last);
+  __syncthreads();
+  ptx::wait_for_dependencies();
   if (keys.first < keys.last) {
     tile.load_queries();
-    tile.load_keys(keys.first, keys.last);
+    tile.load_keys(places[0], keys.last - keys.first);
     ptx::async_commit();
-    tile.load_values(keys.first, keys.last);
+    tile.load_values(places[0], keys.last - keys.first);
     ptx::async_commit();
   }
-  for (int key = keys.first; key < keys.last; key += kKeys) {
-    const bool more = key + kKeys < keys.last;
+  for (int key = keys.first, block = 0; key < keys.last; key += kKeys, block ^= 1) {
+    const int next = key + kKeys, left = keys.last - next;
+    if (left > 0) tile.find_keys(places[block ^ 1], next, keys.last);
     ptx::async_wait<1>();
     __syncthreads();  // queries and keys have landed
     tile.score(key, keys.last);
     tile.publish_largest(scratch);
     __syncthreads();  // maxima are visible, keys no longer read
-    if (more) tile.load_keys(key + kKeys, keys.last);
+    if (left > 0) tile.load_keys(places[block ^ 1], left);
     ptx::async_commit();
     tile.weigh(scratch);
     ptx::async_wait<1>();
     __syncthreads();  // weights are visible, values have landed
     tile.add_values();
     __syncthreads();  // values no longer read
-    if (more) tile.load_values(key + kKeys, keys.last);
+    if (left > 0) tile.load_values(places[block ^ 1], left);
     ptx::async_commit();
   }
   tile.publish_sums(scratch);
@@ -302,8 +330,9 @@ __global__ void __launch_bounds__(kJoinThreads) join_kernel(AttentionArgs a, int
   for (int i = threadIdx.x; i < d; i += kJoinThreads) {
     float v = 0.f;
 #pragma unroll 16
-    for (int s = 0; s < splits; ++s) {  // a split without keys left nothing
-      if (weights[s] > 0.f) v += parts[s * stride + i] * weights[s];
+    for (int s = 0; s < splits; ++s) {
+      const float part = parts[s * stride + i];
+      if (weights[s] > 0.f) v += part * weights[s];  // a split without keys left nothing
     }
     if (a.context32) {
       a.context32[head * d + i] = v / sum;
@@ -342,12 +371,12 @@ void dispatch(Queue& queue, const AttentionArgs& a, int splits) {
 
 }  // namespace
 
-int attention_splits(int tile_count, int kv_heads, int sm_count) {
-  return std::clamp(2 * sm_count / std::max(1, tile_count * kv_heads), 1, kMostSplits);
+int attention_splits(int tile_count, int kv_heads, int sm_count, int most) {
+  return std::clamp(2 * sm_count / std::max(1, tile_count * kv_heads), 1, std::min(most, kMostSplits));
 }
 
 void attention(Queue& queue, const AttentionArgs& args) {
-  const int splits = attention_splits(args.tile_count, args.kv.kv_heads, queue.sm_count);
+  const int splits = attention_splits(args.tile_count, args.kv.kv_heads, queue.sm_count, args.most_splits);
   if (args.tile_rows == 16) {
     dispatch<16>(queue, args, splits);
   } else {

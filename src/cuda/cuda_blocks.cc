@@ -4,6 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "cuda/single_row.h"
+
 namespace carat::cuda {
 namespace {
 
@@ -224,6 +226,14 @@ void CudaBlocks::narrow(const ModelPlan& m, const StepRows& step) {
   now_ ^= 1;
 }
 
+bool CudaBlocks::finish(const ModelPlan& m, const StepRows& step) {
+  if (!single_row_ || rows() != 1) return false;
+  const float* ple = m.ple_dim > 0 ? ple_[now_].data() : nullptr;
+  single_row_->finish(step_, step.tail.segments.front().past, {x_[now_].data(), q_[now_].data(), ple},
+                      logits_);
+  return true;
+}
+
 void CudaBlocks::attend(const LayerPlan& l, const Rows&, const StepRows&) {
   const AttentionPlan& a = l.attention;
   const TileList& list = rows_->tiles[static_cast<std::size_t>(a.kv_group)];
@@ -237,6 +247,7 @@ void CudaBlocks::attend(const LayerPlan& l, const Rows&, const StepRows&) {
   args.tiles = list.tiles;
   args.tile_count = list.count;
   args.tile_rows = list.tile_rows;
+  args.most_splits = list.most_splits;
   args.rows = rows();
   args.partial = {attention_parts_.data(), attention_parts_.size()};
   attention(queue_, args);
@@ -266,7 +277,8 @@ PartialSums CudaBlocks::dense_mlp(const LayerPlan& l) {
   output.finish = Finish::gated_gelu;
   output.split = split(hidden_);
   matmul(queue_, matrix(l.gate, 2 * l.gate.rows), split(xn_), rows(), output);
-  return matmul_partial(queue_, matrix(l.down), split(hidden_), rows(), {sums_.data(), sums_.size()});
+  return matmul_partial(queue_, matrix(l.down), split(hidden_), rows(), {sums_.data(), sums_.size()},
+                        /*late=*/true);
 }
 
 /// Without per-layer inputs the layer ends here; with them their gate reads x itself.

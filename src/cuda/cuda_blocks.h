@@ -27,6 +27,8 @@ class KvStorage {
   std::array<DeviceArray<float16>, kKvGroups> storage_;
 };
 
+class SingleRow;
+
 class CudaBlocks {
  public:
   /// `plan` points to device memory; plan, kv and queue outlive the blocks.
@@ -42,6 +44,9 @@ class CudaBlocks {
   void per_layer_inputs(const ModelPlan& m, const Rows& rows);
   void qkv(const LayerPlan& l, const Rows& rows, const StepRows& step);
   void narrow(const ModelPlan& m, const StepRows& step);
+  /// Leaves the rest of a step that goes on with one row to finish_with(). False without it, or with more
+  /// rows.
+  bool finish(const ModelPlan& m, const StepRows& step);
   void attend(const LayerPlan& l, const Rows& rows, const StepRows& step);
   void attention_out(const LayerPlan& l, const Rows& rows);
   void ffn(const LayerPlan& l, const Rows& rows);
@@ -49,6 +54,7 @@ class CudaBlocks {
   void per_layer_mix(const LayerPlan& l, const Rows& rows);
   void logits(const ModelPlan& m, const Rows& rows);
 
+  void finish_with(SingleRow& single_row) { single_row_ = &single_row; }
   const float* frequencies(int kv_group) const {
     return frequencies_[static_cast<std::size_t>(kv_group)].data();
   }
@@ -83,6 +89,7 @@ class CudaBlocks {
   const DeviceRows* rows_ = nullptr;
   std::size_t now_ = 0;  // which of each pair is current
   float* logits_ = nullptr;
+  SingleRow* single_row_ = nullptr;
 };
 
 }  // namespace carat::cuda

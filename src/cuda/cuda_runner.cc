@@ -41,6 +41,7 @@ class Device {
   int sm_count() const { return properties_.multiProcessorCount; }
   int shared_bytes_per_block() const { return static_cast<int>(properties_.sharedMemPerBlockOptin); }
   bool overlaps_launches() const { return properties_.major >= 9; }
+  bool has_warpgroups() const { return properties_.major == 9; }
 
  private:
   int index_;
@@ -74,9 +75,9 @@ void require_supported(const ModelPlan& plan) {
 }
 
 void require_shared_memory(const ModelPlan& plan, const Device& device) {
-  constexpr int kMostTileRows = 64;
   for (const KvGroup& group : plan.kv_groups) {
-    const int needed = attention_shared_bytes(group.head_dim, kMostTileRows);
+    const int needed =
+        std::max(attention_shared_bytes(group.head_dim, 16), attention_shared_bytes(group.head_dim, 64));
     if (group.layers == 0 || needed <= device.shared_bytes_per_block()) continue;
     fail(ErrorKind::unsupported, device.name(), " has ", device.shared_bytes_per_block() / 1024,
          " KB of shared memory per block; attention with heads of size ", group.head_dim, " needs ",
@@ -120,7 +121,8 @@ class CudaRunner final : public Runner {
               kv_bytes_per_token(plan_, 2 * sizeof(float16)),
               plan_.vocab,
               plan_.kv_groups},
-        queue_{stream_, device.overlaps_launches(), device.sm_count(), cudaSuccess},
+        queue_{stream_, device.overlaps_launches(), device.sm_count(), cudaSuccess,
+               {},      device.has_warpgroups()},
         weights_(upload_weights(plan_)),
         kv_(plan_, limits),
         upload_(plan_, limits),
@@ -128,7 +130,7 @@ class CudaRunner final : public Runner {
         drawn_(static_cast<std::size_t>(limits.max_step_tokens)) {
     for (Slot& slot : slots_) slot.tokens = PinnedArray<int32_t>(drawn_.size());
     if (options.fused_single_rows && SingleRow::supports(plan_, queue_))
-      single_row_.emplace(plan_, kv_, blocks_, queue_);
+      blocks_.finish_with(single_row_.emplace(plan_, kv_, blocks_, queue_));
   }
 
   ~CudaRunner() override { cudaStreamSynchronize(stream_); }
@@ -160,6 +162,7 @@ class CudaRunner final : public Runner {
     DeviceStep step;
     const float* logits;
     bool draw;
+    int length_class;  // of a tail of one row
     Graph graph;
   };
 
@@ -263,12 +266,14 @@ void CudaRunner::run_blocks(const DeviceStep& device, const StepRows& rows, bool
     forward(blocks_, plan_, rows);
     if (draw) draw_on_device(device, device.tail.count);
   };
+  const int length_class =
+      rows.tail.count() == 1 ? SingleRow::length_class(rows.tail.segments.front().past) : 0;
   const auto known = std::ranges::find_if(shapes_, [&](const Shape& s) {
-    return s.step == device && s.logits == logits_.data() && s.draw == draw;
+    return s.step == device && s.logits == logits_.data() && s.draw == draw && s.length_class == length_class;
   });
   if (known == shapes_.end()) {
     if (shapes_.size() == kMostShapes) shapes_.pop_front();
-    shapes_.push_back({device, logits_.data(), draw, {}});
+    shapes_.push_back({device, logits_.data(), draw, length_class, {}});
     return launch_all();
   }
   if (queue_.status == cudaSuccess && !known->graph) known->graph = Graph::capture(stream_, launch_all);

@@ -28,7 +28,7 @@ struct VectorInput {
 enum class VectorFinish { store, gated_gelu, per_layer, logits };
 
 /// What a per-layer gate is multiplied with: (norm(raw * project_scale) * gain + table[token] * table_scale)
-/// / sqrt(2).
+/// / sqrt(2), or `raw` itself when gain is null.
 struct PerLayerFactor {
   const float* raw = nullptr;  // this layer's slice of the projection, [ple_dim]
   const float* gain = nullptr;

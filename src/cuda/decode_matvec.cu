@@ -111,8 +111,6 @@ class Ring {
   uint32_t parity_ = 0;
 };
 
-__device__ inline float4 load4(const float* p, int i) { return reinterpret_cast<const float4*>(p)[i]; }
-
 /// The gains of a residual input, read before the kernel waits.
 template <int kVectors>
 struct Gains {
@@ -127,13 +125,6 @@ struct Gains {
     }
   }
 };
-
-__device__ inline float dot(const float4& a, const float4& b) {
-  return a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w;
-}
-__device__ inline float4 times(const float4& a, const float4& b) {
-  return make_float4(a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w);
-}
 
 /// Four sums over the CTA with one barrier.
 __device__ inline float4 block_sums(float4 v, float4* scratch) {
@@ -257,6 +248,7 @@ __device__ void multiply_rows(const MatvecArgs& a, const Share& share, Ring& rin
 /// before the wait: the projection had ended before anything behind the first two products could start.
 __device__ float per_layer_factor(const MatvecArgs& a, const Share& share, float* scratch) {
   const PerLayerFactor& f = a.output.factor;
+  if (!f.gain) return threadIdx.x < share.count ? __ldcg(f.raw + share.first + threadIdx.x) : 0.f;
   float square_sum = 0.f;
 #pragma unroll 1
   for (int i = threadIdx.x; i < a.w.rows; i += kThreads) {

@@ -20,7 +20,8 @@ struct Queue {
   int sm_count = 1;
   cudaError_t status = cudaSuccess;
   std::unordered_map<const void*, std::size_t>
-      prepared{};  // kernels and the dynamic shared memory they may use
+      prepared{};           // kernels and the dynamic shared memory they may use
+  bool warpgroups = false;  // has Hopper's tensor core instructions (sm_90a)
 };
 
 /// A matrix [rows, width] as the tensor cores read it: value = hi + lo keeps 16 bits of mantissa, so that two
@@ -65,12 +66,17 @@ struct MatmulOutput {
   int factor_stride = 0;
   float cap = 0.f;
   Workspace workspace{};  // gelu_times of many tokens: room for partial sums
+  /// Lets the next kernel start only once all before this one have ended; what follows may then read their
+  /// results before its own wait.
+  bool late = false;
 };
 
 /// Two passes over the activations where x has a low half, one where it has none (more than 64 tokens only).
 void matmul(Queue& queue, const Matrix& w, Split x, int tokens, const MatmulOutput& output);
 /// y as partial sums, so that few tokens still occupy the whole GPU.
-PartialSums matmul_partial(Queue& queue, const Matrix& w, Split x, int tokens, Workspace workspace);
+/// `late`: see MatmulOutput.
+PartialSums matmul_partial(Queue& queue, const Matrix& w, Split x, int tokens, Workspace workspace,
+                           bool late = false);
 
 // ---- rows.cu: embedding, norms, per-layer inputs
 
@@ -176,16 +182,20 @@ struct AttentionArgs {
   PageTables tables;
   const AttentionTile* tiles;
   int tile_count, tile_rows;  // tile_rows: 16 or 64 query rows (tokens times heads per kv head)
+  int most_splits;            // of the keys, over CTAs
   int rows;
   Workspace partial;  // [rows, heads, splits, head_dim + 2]
 };
 /// Keys of one block of attention(), and the shared memory that a tile of `rows` query rows takes.
-inline constexpr int kAttentionKeys = 64;
+constexpr int attention_keys(int head_dim, int rows) { return rows == 16 && head_dim <= 256 ? 128 : 64; }
 constexpr int attention_shared_bytes(int head_dim, int rows) {
-  return ((rows + 2 * kAttentionKeys) * head_dim + rows * kAttentionKeys) * 2;
+  const int keys = attention_keys(head_dim, rows);
+  return ((rows + 2 * keys) * head_dim + rows * keys) * 2;
 }
-/// The most splits of the keys that attention() uses for so many tiles.
-int attention_splits(int tile_count, int kv_heads, int sm_count);
+inline constexpr int kMostAttentionSplits = 128;
+/// Splits of the keys that attention() uses for so many tiles, at most `most`. With one split it writes the
+/// context itself; more take a second kernel.
+int attention_splits(int tile_count, int kv_heads, int sm_count, int most);
 void attention(Queue& queue, const AttentionArgs& args);
 
 // ---- moe.cu

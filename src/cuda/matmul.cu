@@ -12,6 +12,7 @@
 namespace carat::cuda {
 namespace {
 
+constexpr int kFewestHopperCols = 128;  // of a split
 constexpr int kThreads = 256, kTileRows = 128, kDepth = 64, kStages = 3;
 constexpr int kChunks = kDepth / 8;  // 16-byte chunks per shared row
 
@@ -107,8 +108,9 @@ __global__ void __launch_bounds__(kThreads, 2) tiled_kernel(MatmulArgs a) {
   const int first_token = blockIdx.x * kTokens, first_row = blockIdx.y * kTileRows;
   const int steps = (a.w.cols + kDepth - 1) / kDepth, per_split = (steps + a.splits - 1) / a.splits;
   const int begin = blockIdx.z * per_split, end = min(begin + per_split, steps);
-  ptx::launch_dependents();
+  if (!a.output.late) ptx::launch_dependents();
   ptx::wait_for_dependencies();
+  if (a.output.late) ptx::launch_dependents();
   const auto load = [&](int step) {
     if (step < end)
       T::load(a, stages + (step - begin) % kStages * T::kStageElements, first_row, first_token,
@@ -162,6 +164,15 @@ void tiled_matmul(Queue& queue, const MatmulArgs& a) {
   }
 }
 
+/// `a.splits` says how often the columns may be split; returns how often they are.
+int run_hopper(Queue& queue, MatmulArgs a) {
+  const HopperPlan plan = plan_hopper(queue, a, a.splits);
+  const int steps = divide_up(a.w.cols, kDepth);
+  a.splits = divide_up(steps, divide_up(steps, plan.splits));  // no split without columns
+  hopper_matmul(queue, a, plan.rows);
+  return a.splits;
+}
+
 void run(Queue& queue, const MatmulArgs& a) {
   if (a.tokens <= kNarrowTokens) {
     narrow_matmul(queue, a);
@@ -176,25 +187,37 @@ void run(Queue& queue, const MatmulArgs& a) {
 
 /// A per-layer gate has too few rows to occupy the GPU in one piece.
 void matmul(Queue& queue, const Matrix& w, Split x, int tokens, const MatmulOutput& output) {
+  const bool hopper = hopper_supports(queue, w, output);
+  if (hopper && output.finish != Finish::gelu_times) {
+    run_hopper(queue, {w, x, tokens, 1, output});
+    return;
+  }
+  if (hopper && hopper_joined_matmul(queue, {w, x, tokens, 1, output})) return;
   if (output.finish != Finish::gelu_times || tokens <= kNarrowTokens)
     return run(queue, {w, x, tokens, 1, output});
   const PartialSums sums = matmul_partial(queue, w, x, tokens, output.workspace);
   launch(queue, gelu_times_kernel, dim3(tokens), kThreads, 0, MatmulArgs{w, x, tokens, 1, output}, sums);
 }
 
-PartialSums matmul_partial(Queue& queue, const Matrix& w, Split x, int tokens, Workspace workspace) {
+PartialSums matmul_partial(Queue& queue, const Matrix& w, Split x, int tokens, Workspace workspace,
+                           bool late) {
   const std::size_t size = static_cast<std::size_t>(tokens) * w.rows;
+  MatmulOutput output;
+  output.out = workspace.data;
+  output.late = late;
   // Two CTAs per multiprocessor, and in each split columns enough to be worth its start.
   const bool narrow = tokens <= kNarrowTokens;
   const int tiles = narrow ? divide_up(w.rows, 16)
                            : divide_up(tokens, tile_tokens(tokens, x)) * divide_up(w.rows, kTileRows);
   const int step = narrow ? 32 : kDepth, fewest_cols = narrow ? 1024 : 4 * kDepth;
   const int room = static_cast<int>(std::min<std::size_t>(workspace.floats / size, 16));
+  if (hopper_supports(queue, w, output)) {
+    const int most = std::max(1, std::min(room, w.cols / kFewestHopperCols));
+    return {workspace.data, run_hopper(queue, {w, x, tokens, most, output}), size};
+  }
   int splits = std::clamp(2 * queue.sm_count / tiles, 1, std::max(1, std::min(room, w.cols / fewest_cols)));
   const int steps = divide_up(w.cols, step);
   splits = divide_up(steps, divide_up(steps, splits));  // no split without columns
-  MatmulOutput output;
-  output.out = workspace.data;
   run(queue, {w, x, tokens, splits, output});
   return {workspace.data, splits, size};
 }

@@ -18,6 +18,17 @@ struct MatmulArgs {
 inline constexpr int kNarrowTokens = 8;
 void narrow_matmul(Queue& queue, const MatmulArgs& args);
 
+/// Whether matmul_hopper.cu has kernels for this product.
+bool hopper_supports(const Queue& queue, const Matrix& w, const MatmulOutput& output);
+/// How a product is cut: rows of a CTA, and splits of the columns.
+struct HopperPlan {
+  int rows, splits;
+};
+HopperPlan plan_hopper(const Queue& queue, const MatmulArgs& args, int most_splits);
+void hopper_matmul(Queue& queue, const MatmulArgs& args, int rows);
+/// gelu_times in one kernel. False: too many tokens for that.
+bool hopper_joined_matmul(Queue& queue, MatmulArgs args);
+
 // A gated product pairs row i of the gate with row i of the up matrix, `rows / 2` further down. So that both
 // sums meet in one thread, a tile's rows alternate: 16 gate rows, the 16 up rows that belong to them, and so
 // on.

@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(MatmulArgs a) {
   const int first_row = blockIdx.x * 16 * kRowTiles, blocks = (a.w.cols + kBlock - 1) / kBlock;
   const int per_split = (blocks + a.splits - 1) / a.splits, begin = blockIdx.y * per_split;
   const int end = min(begin + per_split, blocks);
-  ptx::launch_dependents();
+  if (!a.output.late) ptx::launch_dependents();
   uint4 w[kAhead][kRowTiles][2];
 #pragma unroll
   for (int u = 0; u < kAhead; ++u)
@@ -54,6 +54,7 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(MatmulArgs a) {
     for (int m = 0; m < kRowTiles * 2; ++m)
       w[u][m / 2][m % 2] = load_weights<kGated>(a.w, first_row + m * 8 + g, begin + warp + u * kWarps, quad);
   ptx::wait_for_dependencies();
+  if (a.output.late) ptx::launch_dependents();
   const auto load_x = [&](const bfloat16* x, int block) {
     return load_activations(x, min(a.w.cols, end * kBlock), a.w.cols, a.tokens, g, block, quad);
   };

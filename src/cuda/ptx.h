@@ -136,6 +136,107 @@ __device__ inline void mma_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// ---- Copies of boxes of a tensor, as its map describes them (sm_90). Whatever lies outside the tensor is
+// zero.
+
+/// Counts down a barrier that barrier_init() has set to so many arrivals.
+__device__ inline void barrier_arrive(uint64_t* barrier) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+#endif
+}
+
+__device__ inline void tensor_copy(void* to, const void* map, int x, int y, uint64_t* barrier) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], "
+      "[%4];" ::"r"(shared_address(to)),
+      "l"(map), "r"(x), "r"(y), "r"(shared_address(barrier))
+      : "memory");
+#endif
+}
+
+__device__ inline void tensor_copy(void* to, const void* map, int x, int y, int z, int w, uint64_t* barrier) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, "
+      "%5}], "
+      "[%6];" ::"r"(shared_address(to)),
+      "l"(map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(shared_address(barrier))
+      : "memory");
+#endif
+}
+
+// ---- Tensor cores of Hopper (sm_90a): four warps multiply a[64, 16] b[16, n] with bfloat16 factors in
+// shared memory and add to float32 registers, laid out as those of mma_bf16() side by side. Asynchronous:
+// registers and shared memory are free again after warpgroup_wait().
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+/// A matrix in shared memory whose rows are 128 bytes, permuted by the copy engine's 128-byte pattern; its
+/// groups of 8 rows lie behind each other. 16 columns further on is 2 further on.
+__device__ inline uint64_t swizzled_matrix(const void* rows) {
+  constexpr uint64_t kGroupBytes = 1024, kSwizzle128 = 1;
+  return (shared_address(rows) >> 4) | uint64_t{1} << 16 | (kGroupBytes >> 4) << 32 | kSwizzle128 << 62;
+}
+
+__device__ inline void warpgroup_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ inline void warpgroup_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+
+/// Waits until at most `kPending` committed groups of products are unfinished.
+template <int kPending>
+__device__ inline void warpgroup_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+
+#define CARAT_PTX_FLOATS4(d, i) "+f"((d)[i]), "+f"((d)[(i) + 1]), "+f"((d)[(i) + 2]), "+f"((d)[(i) + 3])
+__device__ inline void warpgroup_mma(float (&d)[4], uint64_t a, uint64_t b) {
+  asm volatile(
+      "{\n.reg .pred add;\nsetp.ne.b32 add, %6, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3}, "
+      "%4, %5, add, 1, 1, 0, 0;\n}"
+      : CARAT_PTX_FLOATS4(d, 0)
+      : "l"(a), "l"(b), "r"(1));
+}
+__device__ inline void warpgroup_mma(float (&d)[16], uint64_t a, uint64_t b) {
+  asm volatile(
+      "{\n.reg .pred add;\nsetp.ne.b32 add, %18, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
+      "%16, %17, add, 1, 1, 0, 0;\n}"
+      : CARAT_PTX_FLOATS4(d, 0), CARAT_PTX_FLOATS4(d, 4), CARAT_PTX_FLOATS4(d, 8), CARAT_PTX_FLOATS4(d, 12)
+      : "l"(a), "l"(b), "r"(1));
+}
+__device__ inline void warpgroup_mma(float (&d)[32], uint64_t a, uint64_t b) {
+  asm volatile(
+      "{\n.reg .pred add;\nsetp.ne.b32 add, %34, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
+      "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+      "%32, %33, add, 1, 1, 0, 0;\n}"
+      : CARAT_PTX_FLOATS4(d, 0), CARAT_PTX_FLOATS4(d, 4), CARAT_PTX_FLOATS4(d, 8), CARAT_PTX_FLOATS4(d, 12),
+        CARAT_PTX_FLOATS4(d, 16), CARAT_PTX_FLOATS4(d, 20), CARAT_PTX_FLOATS4(d, 24), CARAT_PTX_FLOATS4(d, 28)
+      : "l"(a), "l"(b), "r"(1));
+}
+__device__ inline void warpgroup_mma(float (&d)[64], uint64_t a, uint64_t b) {
+  asm volatile(
+      "{\n.reg .pred add;\nsetp.ne.b32 add, %66, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
+      "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, "
+      "%34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, "
+      "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+      "%64, %65, add, 1, 1, 0, 0;\n}"
+      : CARAT_PTX_FLOATS4(d, 0), CARAT_PTX_FLOATS4(d, 4), CARAT_PTX_FLOATS4(d, 8), CARAT_PTX_FLOATS4(d, 12),
+        CARAT_PTX_FLOATS4(d, 16), CARAT_PTX_FLOATS4(d, 20), CARAT_PTX_FLOATS4(d, 24),
+        CARAT_PTX_FLOATS4(d, 28), CARAT_PTX_FLOATS4(d, 32), CARAT_PTX_FLOATS4(d, 36),
+        CARAT_PTX_FLOATS4(d, 40), CARAT_PTX_FLOATS4(d, 44), CARAT_PTX_FLOATS4(d, 48),
+        CARAT_PTX_FLOATS4(d, 52), CARAT_PTX_FLOATS4(d, 56), CARAT_PTX_FLOATS4(d, 60)
+      : "l"(a), "l"(b), "r"(1));
+}
+#undef CARAT_PTX_FLOATS4
+#endif
+
 // ---- Loads.
 
 /// Weights are read once a step: past L1.

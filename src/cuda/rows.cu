@@ -7,7 +7,7 @@
 namespace carat::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 256, kMostNormThreads = 1024;
 
 // xn = norm(row, gain), or the row itself without a gain. `row` is in shared memory and complete.
 __device__ void write_normed(const float* row, const float* gain, float eps, int d, float square_sum,
@@ -38,36 +38,71 @@ __global__ void __launch_bounds__(kThreads) embed_kernel(EmbedArgs a) {
   write_normed(row, a.norm, a.eps, d, squares, a.normed, base);
 }
 
-__global__ void __launch_bounds__(kThreads) add_norm_kernel(AddNormArgs a) {
-  extern __shared__ float row[];
-  __shared__ float scratch[2][kThreads / 32];
-  ptx::launch_dependents();
-  ptx::wait_for_dependencies();
-  const int d = a.d_model;
-  const std::size_t base = static_cast<std::size_t>(blockIdx.x) * d;
-  const float* branch = a.branch.data + base;
-  float squares = 0.f;
-  for (int i = threadIdx.x; i < d / 4; i += kThreads) {
-    float4 v = make_float4(0.f, 0.f, 0.f, 0.f);
-#pragma unroll 8
-    for (int part = 0; part < a.branch.parts; ++part) {
-      const float4 p = reinterpret_cast<const float4*>(branch + part * a.branch.stride)[i];
-      v = make_float4(v.x + p.x, v.y + p.y, v.z + p.z, v.w + p.w);
-    }
-    reinterpret_cast<float4*>(row)[i] = v;
-    squares += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+/// Four sums over a CTA of any size with one barrier, the same bits in every thread.
+__device__ inline float4 row_sums(float4 v, float4* scratch) {
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) {
+    v.x += __shfl_xor_sync(kAllLanes, v.x, offset);
+    v.y += __shfl_xor_sync(kAllLanes, v.y, offset);
+    v.z += __shfl_xor_sync(kAllLanes, v.z, offset);
+    v.w += __shfl_xor_sync(kAllLanes, v.w, offset);
   }
-  const float scale = rsqrtf(block_sum<kThreads>(squares, scratch[0]) / static_cast<float>(d) + a.eps);
-  squares = 0.f;
+  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = v;
+  __syncthreads();
+  float4 total = make_float4(0.f, 0.f, 0.f, 0.f);
 #pragma unroll 4
-  for (int i = threadIdx.x; i < d; i += kThreads) {
-    const float v = (a.x[base + i] + row[i] * scale * a.gain[i]) * a.scalar;
-    row[i] = v;
-    a.x[base + i] = v;
-    squares += v * v;
+  for (unsigned w = 0; w < blockDim.x / 32; ++w) {
+    const float4 part = scratch[w];
+    total = make_float4(total.x + part.x, total.y + part.y, total.z + part.z, total.w + part.w);
   }
-  squares = block_sum<kThreads>(squares, scratch[1]);
-  write_normed(row, a.next, a.eps, d, squares, a.xn, base);
+  return total;
+}
+
+/// A row in registers, kVectors float4 a thread. Gains are read before the wait, everything else in one round
+/// of loads. With y = branch * gain and c = 1 / rms(branch), |x + c y|^2 = |x|^2 + 2 c x.y + c^2 |y|^2: both
+/// norms need only one round of sums.
+template <int kVectors>
+__global__ void __launch_bounds__(kMostNormThreads) add_norm_kernel(AddNormArgs a) {
+  __shared__ float4 scratch[kMostNormThreads / 32];
+  const int vectors = a.d_model / 4;
+  const std::size_t base = static_cast<std::size_t>(blockIdx.x) * a.d_model;
+  const float4 zero = make_float4(0.f, 0.f, 0.f, 0.f);
+  const auto at = [&](int v) { return v * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x); };
+  ptx::launch_dependents();
+  float4 gain[kVectors], next[kVectors], x[kVectors], branch[kVectors];
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    gain[v] = next[v] = x[v] = branch[v] = zero;
+    if (at(v) >= vectors) continue;
+    gain[v] = load4(a.gain, at(v));
+    if (a.next) next[v] = load4(a.next, at(v));
+  }
+  ptx::wait_for_dependencies();
+  float4 sums = zero;  // |branch|^2, |x|^2, x.y, |y|^2
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    if (at(v) >= vectors) continue;
+    x[v] = load4(a.x + base, at(v));
+    branch[v] = sum_parts(a.branch, base, at(v));
+    sums.x += dot(branch[v], branch[v]);
+    branch[v] = times(branch[v], gain[v]);
+    sums.y += dot(x[v], x[v]);
+    sums.z += dot(x[v], branch[v]);
+    sums.w += dot(branch[v], branch[v]);
+  }
+  sums = row_sums(sums, scratch);
+  const float width = static_cast<float>(a.d_model), c = rsqrtf(sums.x / width + a.eps);
+  const float square_sum = (sums.y + 2.f * c * sums.z + c * c * sums.w) * a.scalar * a.scalar;
+  const float scale = rsqrtf(fmaxf(square_sum, 0.f) / width + a.eps);
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    if (at(v) >= vectors) continue;
+    float4 r = make_float4((x[v].x + c * branch[v].x) * a.scalar, (x[v].y + c * branch[v].y) * a.scalar,
+                           (x[v].z + c * branch[v].z) * a.scalar, (x[v].w + c * branch[v].w) * a.scalar);
+    reinterpret_cast<float4*>(a.x + base)[at(v)] = r;
+    if (a.next) r = times(make_float4(r.x * scale, r.y * scale, r.z * scale, r.w * scale), next[v]);
+    store_split4(a.xn.hi, a.xn.lo, base + 4 * at(v), r);
+  }
 }
 
 // One warp per (row, layer).
@@ -116,7 +151,11 @@ void embed(Queue& queue, const EmbedArgs& args, int rows) {
 }
 
 void add_norm(Queue& queue, const AddNormArgs& args, int rows) {
-  launch(queue, add_norm_kernel, dim3(rows), kThreads, args.d_model * sizeof(float), args);
+  constexpr int kMany = 4;
+  const int vectors = args.d_model / 4;
+  const bool few = vectors <= kMostNormThreads;
+  const int threads = divide_up(few ? vectors : divide_up(vectors, kMany), 32) * 32;
+  launch(queue, few ? add_norm_kernel<1> : add_norm_kernel<kMany>, dim3(rows), threads, 0, args);
 }
 
 void per_layer_inputs(Queue& queue, const PerLayerInputArgs& args, int rows) {

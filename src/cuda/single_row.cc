@@ -45,7 +45,7 @@ SingleRow::SingleRow(const ModelPlan& plan, const KvStorage& kv, const CudaBlock
     heads = std::max(heads, static_cast<std::size_t>(a.heads * a.head_dim));
     qkv = std::max(qkv, static_cast<std::size_t>(qkv_rows(a)));
     hidden = std::max(hidden, static_cast<std::size_t>(l.intermediate_size));
-    const int splits = attention_splits(1, a.kv_heads, queue.sm_count);
+    const int splits = attention_splits(1, a.kv_heads, queue.sm_count, kMostAttentionSplits);
     parts = std::max(parts, static_cast<std::size_t>(a.heads * splits * (a.head_dim + 2)));
   }
   const auto d = static_cast<std::size_t>(plan.d_model);
@@ -61,10 +61,12 @@ SingleRow::SingleRow(const ModelPlan& plan, const KvStorage& kv, const CudaBlock
   candidate_ids_ = DeviceArray<int32_t>(static_cast<std::size_t>(queue.sm_count));
 }
 
+int SingleRow::length_class(int position) { return position >= kLongContext ? 1 : 0; }
+
 void SingleRow::run(const DeviceStep& step, int position, const StepUpload& upload, int slot, float* logits,
                     int32_t* drawn, int32_t* host_token) {
   if (queue_.status != cudaSuccess) return;
-  const bool long_context = position >= kLongContext;
+  const bool long_context = length_class(position) > 0;
   Captured& captured = graphs_[long_context][static_cast<std::size_t>(slot)];
   const Key key{step.tokens, step.suppressed, step.tables.pages, step.suppressed_count, logits};
   if (!captured.graph || captured.key != key) {
@@ -89,14 +91,14 @@ VectorInput SingleRow::plain(const float* in) const {
 VectorInput SingleRow::residual(const float* gain, float scalar, const float* next) {
   VectorInput input;
   input.source = VectorSource::residual;
-  input.in = x_[now_].data();
+  input.in = x_now_;
   input.branch = branch_.data();
   input.branch_gain = gain;
   input.norm_gain = next;
   input.scalar = scalar;
   input.eps = plan_.norm_eps;
-  now_ ^= 1;
-  input.x_out = x_[now_].data();
+  input.x_out = x_[x_now_ == x_[0].data()].data();
+  x_now_ = input.x_out;
   return input;
 }
 
@@ -125,6 +127,10 @@ void SingleRow::multiply(const Linear& w, int64_t rows, const VectorInput& input
 PerLayerFactor SingleRow::per_layer_factor(int layer) const {
   const std::size_t slice = static_cast<std::size_t>(layer) * static_cast<std::size_t>(plan_.ple_dim);
   PerLayerFactor factor;
+  if (ready_ple_) {
+    factor.raw = ready_ple_ + slice;
+    return factor;
+  }
   factor.raw = ple_.data() + slice;
   factor.gain = plan_.ple_norm.data();
   factor.table = weights(plan_.ple_table) + slice;
@@ -133,6 +139,26 @@ PerLayerFactor SingleRow::per_layer_factor(int layer) const {
   factor.project_scale = 1.f / std::sqrt(static_cast<float>(plan_.d_model));
   factor.table_scale = plan_.ple_embed_scale;
   return factor;
+}
+
+/// The keys split over the whole GPU.
+void SingleRow::attend_widely(const LayerPlan& l, const DeviceStep& step, const float16* q) {
+  const AttentionPlan& a = l.attention;
+  const TileList& list = step.tail.tiles[static_cast<std::size_t>(a.kv_group)];
+  AttentionArgs args{};
+  args.q = q;
+  args.context32 = context_.data();
+  args.heads = a.heads;
+  args.window = a.window;
+  args.kv = kv_.layer(a);
+  args.tables = step.tables;
+  args.tiles = list.tiles;
+  args.tile_count = 1;
+  args.tile_rows = list.tile_rows;
+  args.most_splits = kMostAttentionSplits;
+  args.rows = 1;
+  args.partial = {parts_.data(), parts_.size()};
+  attention(queue_, args);
 }
 
 void SingleRow::attend(const LayerPlan& l, const DeviceStep& step, bool long_context) {
@@ -151,21 +177,10 @@ void SingleRow::attend(const LayerPlan& l, const DeviceStep& step, bool long_con
     rope.eps = plan_.norm_eps;
     rope.q = q_.data();
     rope.kv = kv_.layer(a);
-    rope.places = step.all.places;
+    rope.places = step.tail.places;
     rope.tables = step.tables;
     rope_kv(queue_, rope, 1);
-    AttentionArgs args{};
-    args.q = q_.data();
-    args.context32 = context_.data();
-    args.heads = a.heads;
-    args.kv = rope.kv;
-    args.tables = step.tables;
-    args.tiles = step.all.tiles[static_cast<std::size_t>(a.kv_group)].tiles;
-    args.tile_count = 1;
-    args.tile_rows = step.all.tiles[static_cast<std::size_t>(a.kv_group)].tile_rows;
-    args.rows = 1;
-    args.partial = {parts_.data(), parts_.size()};
-    attention(queue_, args);
+    attend_widely(l, step, q_.data());
     return;
   }
   DecodeAttentionArgs args{};
@@ -180,53 +195,81 @@ void SingleRow::attend(const LayerPlan& l, const DeviceStep& step, bool long_con
   args.rotary_pairs = a.rope.rotary_pairs;
   args.eps = plan_.norm_eps;
   args.kv = kv_.layer(a);
-  args.position = step.all.places.positions;
+  args.position = step.tail.places.positions;
   args.tables = step.tables;
   args.context = context_.data();
   args.tile_keys = tile_keys(a.head_dim);
   decode_attention(queue_, args);
 }
 
-void SingleRow::enqueue_layers(const DeviceStep& step, bool long_context, float* logits) {
+/// What follows attention; returns the input of the next layer.
+VectorInput SingleRow::finish_layer(const LayerPlan& l, const DeviceStep& step, bool late) {
   const auto store = [](float* out) {
     VectorOutput output;
     output.out = out;
     return output;
   };
-  now_ = 0;
-  if (plan_.ple_dim > 0)
-    multiply(plan_.ple_project, plan_.ple_project.rows, embedding(step, nullptr, nullptr),
-             store(ple_.data()));
-  VectorInput next = embedding(step, plan_.first_norm.data(), x_[now_].data());
-  for (const LayerPlan& l : plan_.layers) {
-    multiply(l.attention.q, qkv_rows(l.attention), next, store(qkv_.data()));
-    attend(l, step, long_context);
-    multiply(l.attention.o, l.attention.o.rows, plain(context_.data()), store(branch_.data()));
-    VectorOutput hidden = store(hidden_.data());
-    hidden.finish = VectorFinish::gated_gelu;
-    multiply(l.gate, 2 * l.gate.rows, residual(l.post_attention.data(), 1.f, l.pre_ffn.data()), hidden);
-    multiply(l.down, l.down.rows, plain(hidden_.data()), store(branch_.data()), /*late=*/true);
-    const float* post = l.post_ffn.data();
-    if (l.per_layer) {
-      VectorInput gate = residual(post, 1.f, nullptr);
-      gate.token = step.tokens;
-      VectorOutput mixed = store(hidden_.data());
-      mixed.finish = VectorFinish::per_layer;
-      mixed.factor = per_layer_factor(l.index);
-      multiply(l.per_layer->gate, l.per_layer->gate.rows, gate, mixed);
-      multiply(l.per_layer->proj, l.per_layer->proj.rows, plain(hidden_.data()), store(branch_.data()));
-      post = l.per_layer->post.data();
-    }
-    next = residual(post, l.tail.scalar, l.tail.next_norm.data());
-  }
-  VectorOutput head = store(logits);
+  multiply(l.attention.o, l.attention.o.rows, plain(context_.data()), store(branch_.data()), late);
+  VectorOutput hidden = store(hidden_.data());
+  hidden.finish = VectorFinish::gated_gelu;
+  multiply(l.gate, 2 * l.gate.rows, residual(l.post_attention.data(), 1.f, l.pre_ffn.data()), hidden);
+  multiply(l.down, l.down.rows, plain(hidden_.data()), store(branch_.data()), /*late=*/true);
+  if (!l.per_layer) return residual(l.post_ffn.data(), l.tail.scalar, l.tail.next_norm.data());
+  VectorInput gate = residual(l.post_ffn.data(), 1.f, nullptr);
+  gate.token = step.tokens;
+  VectorOutput mixed = store(hidden_.data());
+  mixed.finish = VectorFinish::per_layer;
+  mixed.factor = per_layer_factor(l.index);
+  multiply(l.per_layer->gate, l.per_layer->gate.rows, gate, mixed);
+  multiply(l.per_layer->proj, l.per_layer->proj.rows, plain(hidden_.data()), store(branch_.data()));
+  return residual(l.per_layer->post.data(), l.tail.scalar, l.tail.next_norm.data());
+}
+
+void SingleRow::head(const DeviceStep& step, const VectorInput& input, float* logits) {
+  VectorOutput head;
+  head.out = logits;
   head.finish = VectorFinish::logits;
   head.cap = plan_.logit_cap;
   head.suppressed = step.suppressed;
   head.suppressed_count = step.suppressed_count;
   head.candidate_values = candidate_values_.data();
   head.candidate_ids = candidate_ids_.data();
-  multiply(plan_.head, plan_.head.rows, next, head);
+  multiply(plan_.head, plan_.head.rows, input, head);
+}
+
+void SingleRow::enqueue_layers(const DeviceStep& step, bool long_context, float* logits) {
+  VectorOutput projected, qkv;
+  projected.out = ple_.data();
+  qkv.out = qkv_.data();
+  ready_ple_ = nullptr;
+  if (plan_.ple_dim > 0)
+    multiply(plan_.ple_project, plan_.ple_project.rows, embedding(step, nullptr, nullptr), projected);
+  VectorInput next = embedding(step, plan_.first_norm.data(), x_[0].data());
+  x_now_ = next.x_out;
+  for (const LayerPlan& l : plan_.layers) {
+    multiply(l.attention.q, qkv_rows(l.attention), next, qkv);
+    attend(l, step, long_context);
+    next = finish_layer(l, step, /*late=*/false);
+  }
+  head(step, next, logits);
+}
+
+/// The first product here is late: only then have all keys and per-layer inputs been written when a later
+/// kernel reads them before its wait.
+void SingleRow::finish(const DeviceStep& step, int position, const TailRow& row, float* logits) {
+  VectorOutput qkv;
+  qkv.out = qkv_.data();
+  const auto first = plan_.layers.begin() + plan_.last_kv_layer;
+  ready_ple_ = row.ple;
+  x_now_ = row.x;
+  attend_widely(*first, step, row.q);
+  VectorInput next = finish_layer(*first, step, /*late=*/true);
+  for (auto l = first + 1; l != plan_.layers.end(); ++l) {
+    multiply(l->attention.q, qkv_rows(l->attention), next, qkv);
+    attend(*l, step, length_class(position) > 0);
+    next = finish_layer(*l, step, /*late=*/false);
+  }
+  head(step, next, logits);
 }
 
 }  // namespace carat::cuda

@@ -1,4 +1,5 @@
 // Steps of one row past forward(): the same mathematics in seven kernels a layer, captured once and replayed.
+// Steps of many rows that go on with one, as prompts do, end here too.
 #pragma once
 #include <array>
 
@@ -22,6 +23,17 @@ class SingleRow {
   void run(const DeviceStep& step, int position, const StepUpload& upload, int slot, float* logits,
            int32_t* drawn, int32_t* host_token);
 
+  /// The only row of a step's tail, right after the last layer that writes K/V has written them.
+  struct TailRow {
+    const float* x;    // [d_model]
+    const float16* q;  // of that layer, ready for attention: [heads, head_dim]
+    const float* ple;  // per-layer inputs, [layers * ple_dim]
+  };
+  /// Enqueues the rest of the step, up to the logits. Long contexts take other kernels.
+  void finish(const DeviceStep& step, int position, const TailRow& row, float* logits);
+  /// Steps whose positions have the same class take the same kernels.
+  static int length_class(int position);
+
  private:
   /// What a captured graph has burnt in.
   struct Key {
@@ -37,6 +49,7 @@ class SingleRow {
     Graph graph;
   };
 
+  void attend_widely(const LayerPlan& l, const DeviceStep& step, const float16* q);
   void attend(const LayerPlan& l, const DeviceStep& step, bool long_context);
   void enqueue_layers(const DeviceStep& step, bool long_context, float* logits);
   void multiply(const Linear& w, int64_t rows, const VectorInput& input, const VectorOutput& output,
@@ -45,13 +58,16 @@ class SingleRow {
   VectorInput residual(const float* gain, float scalar, const float* next);
   VectorInput embedding(const DeviceStep& step, const float* norm, float* x_out) const;
   PerLayerFactor per_layer_factor(int layer) const;
+  VectorInput finish_layer(const LayerPlan& l, const DeviceStep& step, bool late);
+  void head(const DeviceStep& step, const VectorInput& input, float* logits);
 
   const ModelPlan& plan_;
   const KvStorage& kv_;
   const CudaBlocks& blocks_;
   Queue& queue_;
   std::array<DeviceArray<float>, 2> x_;  // residual stream; each kernel that moves it on writes the other one
-  std::size_t now_ = 0;
+  const float* x_now_ = nullptr;
+  const float* ready_ple_ = nullptr;  // per-layer inputs, or null: ple_ has their raw projections
   DeviceArray<float> qkv_, context_, branch_, hidden_, ple_, parts_, candidate_values_;
   DeviceArray<float16> q_;
   DeviceArray<int32_t> candidate_ids_;

@@ -1,6 +1,7 @@
 #include "cuda/step_upload.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "base/error.h"
@@ -18,6 +19,14 @@ std::size_t most_words(const ModelPlan& plan, const RunnerOptions& limits) {
   return tokens * 24 + sequences * pages * kKvGroups + 4096;
 }
 
+/// Splitting the keys over CTAs costs a second kernel: a split of fewer than so many isn't worth it. From
+/// the ninth split on their number is a power of two, lest each length of context needs its own graph.
+int worthwhile_splits(int keys) {
+  constexpr int kFewestKeys = 256, kExact = 8;
+  const unsigned splits = static_cast<unsigned>((keys + kFewestKeys - 1) / kFewestKeys);
+  return std::min(static_cast<int>(splits <= kExact ? splits : std::bit_ceil(splits)), kMostAttentionSplits);
+}
+
 }  // namespace
 
 StepUpload::StepUpload(const ModelPlan& plan, const RunnerOptions& limits)
@@ -25,8 +34,10 @@ StepUpload::StepUpload(const ModelPlan& plan, const RunnerOptions& limits)
                PinnedArray<int32_t>(most_words(plan, limits))},
       device_(most_words(plan, limits)) {
   const int heads = plan.layers.front().attention.heads;
-  for (std::size_t g = 0; g < kKvGroups; ++g)
+  for (std::size_t g = 0; g < kKvGroups; ++g) {
     heads_per_kv_[g] = heads / std::max(1, plan.kv_groups[g].kv_heads);
+    windows_[g] = plan.kv_groups[g].window;
+  }
 }
 
 /// Returns the offset of the values, a multiple of 16 bytes.
@@ -58,14 +69,19 @@ std::size_t StepUpload::append_tiles(const Rows& rows, int group, TileList& list
   for (const Segment& segment : rows.segments) longest = std::max(longest, segment.count);
   list.tile_rows = longest * heads <= 16 ? 16 : 64;
   const int tokens = std::max(1, list.tile_rows / heads);
+  const int window = windows_[static_cast<std::size_t>(group)];
   std::vector<AttentionTile> tiles;
+  int most_keys = 1;
   for (const Segment& segment : rows.segments) {
+    const int end = segment.past + segment.count;
+    most_keys = std::max(most_keys, window > 0 ? std::min(end, window + tokens - 1) : end);
     for (int i = 0; i < segment.count; i += tokens) {
       tiles.push_back(
           {segment.first + i, std::min(tokens, segment.count - i), segment.past + i, segment.sequence});
     }
   }
   list.count = static_cast<int>(tiles.size());
+  list.most_splits = worthwhile_splits(most_keys);
   return append<AttentionTile>(tiles);
 }
 

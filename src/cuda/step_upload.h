@@ -13,6 +13,7 @@ namespace carat::cuda {
 struct TileList {
   const AttentionTile* tiles = nullptr;
   int count = 0, tile_rows = 16;
+  int most_splits = 1;  // of the keys: more would have too few each
   bool operator==(const TileList&) const = default;
 };
 
@@ -54,7 +55,7 @@ class StepUpload {
   std::size_t append_tiles(const Rows& rows, int group, TileList& list);
   std::array<std::size_t, 2> append_places(const Rows& rows);
 
-  std::array<int, kKvGroups> heads_per_kv_;
+  std::array<int, kKvGroups> heads_per_kv_, windows_;
   std::vector<int32_t> words_;  // of the step, before they go to pinned memory
   std::array<PinnedArray<int32_t>, 2> staging_;
   DeviceArray<int32_t> device_;

@@ -161,6 +161,10 @@ void forward(Op& op, const ModelPlan& m, const StepRows& step) {
       if (step.tail_rows.empty()) return;
       op.narrow(m, step);
       rows = &step.tail;
+      // A backend may have kernels of its own for the rest of a step with few rows.
+      if constexpr (requires { op.finish(m, step); }) {
+        if (op.finish(m, step)) return;
+      }
     }
     op.attend(l, *rows, step);
     op.attention_out(l, *rows);

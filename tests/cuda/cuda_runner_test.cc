@@ -57,6 +57,27 @@ std::vector<float> all_logits(Runner& runner, const ModelPlan& plan, std::span<c
   return logits;
 }
 
+/// Of a prompt in steps of 256 tokens.
+std::vector<float> last_logits(Runner& runner, const ModelPlan& plan, std::span<const int32_t> tokens) {
+  KvPages pages(plan.kv_groups, runner.info().limits);
+  ScopedPages sequence(pages);
+  StepBuilder builder;
+  const int total = static_cast<int>(tokens.size()), most = runner.info().limits.max_step_tokens;
+  for (int past = 0; past < total; past += most) {
+    const int count = std::min(most, total - past);
+    EXPECT_TRUE(pages.extend(sequence, past, count));
+    builder.clear();
+    const int row = builder.add(
+        tokens.subspan(static_cast<std::size_t>(past), static_cast<std::size_t>(count)), past, sequence);
+    if (past + count == total) builder.want_logits(row + count - 1);
+    runner.submit(builder.input());
+    const StepResult result = runner.collect();
+    if (past + count == total) return {result.logits.begin(), result.logits.end()};
+    pages.release_behind_window(sequence, past + count);
+  }
+  return {};
+}
+
 float largest_difference(std::span<const float> a, std::span<const float> b) {
   EXPECT_EQ(a.size(), b.size());
   float largest = 0.f;
@@ -107,6 +128,17 @@ TEST_P(CudaRunnerOn, SingleRowsEqualTheGeneralPath) {
   EXPECT_LE(
       largest_difference(all_logits(*runner_, plan_, tokens, 1), all_logits(*general, plan_, tokens, 1)),
       kAnyStep);
+}
+
+// A prompt ends with the kernels for single rows; past position 512 they split the keys over the GPU.
+TEST_P(CudaRunnerOn, APromptsLastRowEqualsTheReference) {
+  const auto reference = make_ref_runner(plan_, limits());
+  for (int count : {2, 9, 64, 65, 200, 512, 513, 700}) {
+    const std::vector<int32_t> tokens = some_tokens(count);
+    const std::vector<float> expected = last_logits(*reference, plan_, tokens);
+    EXPECT_LE(largest_difference(last_logits(*runner_, plan_, tokens), expected), kAnyStep)
+        << count << " tokens";
+  }
 }
 
 TEST_P(CudaRunnerOn, TwoRunsGiveTheSameBits) {

@@ -1,0 +1,396 @@
+// y[t] = W x[t] on Hopper: one warp has the copy engine fetch boxes of W and of the activations, one to three
+// warpgroups multiply them. Weights are on their way before the kernel waits for its predecessor.
+//
+// A CTA owns 64 to 256 rows of W and a tile of tokens, and walks over 64 columns at a time through a ring in
+// shared memory. Two passes over W's tile, for the high and the low half of x, cost no second copy. Long rows
+// are split over CTAs, which leave partial sums that the consumer adds in a fixed order. The per-layer gate
+// of few tokens has too few rows for that to pay: there the splits are a cluster and add their sums on chip.
+//
+// Of a gated product, 8 rows of the gate and the 8 rows of the up matrix that belong to them alternate, so
+// that both sums meet in one thread.
+#include <cooperative_groups.h>
+#include <cudaTypedefs.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "cuda/launch.h"
+#include "cuda/matmul.h"
+#include "cuda/ptx.h"
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900 && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#error "compile for sm_90a, not sm_90"
+#endif
+
+namespace carat::cuda {
+namespace {
+
+constexpr int kDepth = 64, kGroupRows = 8;
+constexpr int kMostJoined = 8, kMostJoinedTokens = 64;  // splits of a cluster, and tokens
+constexpr int kRowBytes = kDepth * 2;                   // the width of the copy engine's permutation
+
+struct TensorMaps {
+  CUtensorMap w, hi, lo;
+};
+
+/// CTAs that share a multiprocessor: several let the next product start early.
+constexpr int resident(int rows) { return rows == 64 ? 3 : rows == 128 ? 2 : 1; }
+
+constexpr int stages(int rows, int tokens, int passes) {
+  constexpr int kMost = 8, kSharedBytes = 224 * 1024, kStatic = 2 * 1024;
+  return std::min(kMost, (kSharedBytes / resident(rows) - kStatic) / ((rows + passes * tokens) * kRowBytes));
+}
+
+template <int kTileRows, int kTileTokens, int kPassCount>
+struct Shape {
+  static constexpr int kRows = kTileRows, kTokens = kTileTokens, kPasses = kPassCount;
+  static constexpr int kRowTiles = kRows == 256 ? 2 : 1;  // of 64 rows, per warpgroup
+  static constexpr int kGroups = kRows / 64 / kRowTiles, kThreads = 128 * kGroups + 32;
+  static constexpr int kWeightBytes = kRows * kRowBytes, kTokenBytes = kTokens * kRowBytes;
+  static constexpr int kStageBytes = kWeightBytes + kPasses * kTokenBytes;
+  static constexpr int kStages = stages(kRows, kTokens, kPasses);
+  static constexpr int kAlignment = 1024;
+  static constexpr int kSharedBytes = kStages * kStageBytes + kAlignment;
+  /// Few tokens are multiplied long before the next weights arrive: a stage is given back at once.
+  static constexpr int kPending = kTokens <= 32 ? 0 : 1;
+  using Sums = float[kRowTiles][kTokens / 2];
+};
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+/// The ring of boxes: `full` counts bytes that arrive, `empty` the warpgroups that are done with a stage.
+template <class S>
+struct Ring {
+  unsigned char* memory;
+  uint64_t *full, *empty;
+
+  __device__ unsigned char* weights(int stage) const { return memory + stage * S::kStageBytes; }
+  __device__ unsigned char* tokens(int stage, int pass) const {
+    return weights(stage) + S::kWeightBytes + pass * S::kTokenBytes;
+  }
+};
+
+/// The warp that fetches: weights of the first stages before the wait, the rest behind it.
+template <class S, bool kGated>
+__device__ void fetch(const TensorMaps& maps, const Ring<S>& ring, int first_row, int first_token, int begin,
+                      int end) {
+  const auto fetch_weights = [&](int step) {
+    const int stage = (step - begin) % S::kStages;
+    ptx::barrier_expect(ring.full + stage, S::kStageBytes);
+    const int group = first_row / kGroupRows / (kGated ? 2 : 1);
+    ptx::tensor_copy(ring.weights(stage), &maps.w, step * kDepth, 0, 0, group, ring.full + stage);
+  };
+  const auto fetch_tokens = [&](int step) {
+    const int stage = (step - begin) % S::kStages;
+#pragma unroll
+    for (int pass = 0; pass < S::kPasses; ++pass)
+      ptx::tensor_copy(ring.tokens(stage, pass), pass == 0 ? &maps.hi : &maps.lo, step * kDepth, first_token,
+                       ring.full + stage);
+  };
+  const int early = min(end, begin + S::kStages);
+  for (int step = begin; step < early; ++step) fetch_weights(step);
+  ptx::wait_for_dependencies();
+  for (int step = begin; step < early; ++step) fetch_tokens(step);
+  for (int step = early; step < end; ++step) {
+    const int turn = (step - begin) / S::kStages;
+    ptx::barrier_wait(ring.empty + (step - begin) % S::kStages, (turn - 1) % 2);
+    fetch_weights(step);
+    fetch_tokens(step);
+  }
+}
+
+template <class S>
+__device__ void multiply(const Ring<S>& ring, int steps, typename S::Sums& acc) {
+  const int group = threadIdx.x / 128;
+  const auto give_back = [&](int step) {
+    if (step >= 0 && threadIdx.x % 128 == 0) ptx::barrier_arrive(ring.empty + step % S::kStages);
+  };
+  for (int step = 0; step < steps; ++step) {
+    const int stage = step % S::kStages;
+    ptx::barrier_wait(ring.full + stage, step / S::kStages % 2);
+    uint64_t w[S::kRowTiles], x[S::kPasses];
+#pragma unroll
+    for (int m = 0; m < S::kRowTiles; ++m)
+      w[m] = ptx::swizzled_matrix(ring.weights(stage) + (group * S::kRowTiles + m) * 64 * kRowBytes);
+#pragma unroll
+    for (int pass = 0; pass < S::kPasses; ++pass) x[pass] = ptx::swizzled_matrix(ring.tokens(stage, pass));
+    ptx::warpgroup_fence();
+#pragma unroll
+    for (int k = 0; k < kDepth / 16; ++k)
+#pragma unroll
+      for (int pass = 0; pass < S::kPasses; ++pass)
+#pragma unroll
+        for (int m = 0; m < S::kRowTiles; ++m) ptx::warpgroup_mma(acc[m], w[m] + 2 * k, x[pass] + 2 * k);
+    ptx::warpgroup_commit();
+    ptx::warpgroup_wait<S::kPending>();
+    give_back(step - S::kPending);
+  }
+  ptx::warpgroup_wait<0>();
+}
+
+/// Calls visit(row, token, first, second) for the lane's pairs of sums: those of rows lane / 4 and
+/// lane / 4 + 8 of its warp's 16. Of a gated product these are a gate row and its up row, and `row` is the
+/// number of the pair.
+template <class S, bool kGated, class Visit>
+__device__ void for_each_pair(const typename S::Sums& acc, int first_row, int first_token, Visit&& visit) {
+  const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+#pragma unroll
+  for (int m = 0; m < S::kRowTiles; ++m) {
+    const int tile_row = first_row + (group * S::kRowTiles + m) * 64 + warp * 16;
+    const int row = (kGated ? tile_row / 2 : tile_row) + lane / 4;
+#pragma unroll
+    for (int n = 0; n < S::kTokens / 8; ++n)
+#pragma unroll
+      for (int c = 0; c < 2; ++c)
+        visit(row, first_token + n * 8 + lane % 4 * 2 + c, acc[m][n * 4 + c], acc[m][n * 4 + c + 2]);
+  }
+}
+
+/// cap * tanh(x / cap), to an absolute error of 1e-7 cap.
+__device__ inline float fast_soft_cap(float x, float cap) {
+  return cap - __fdividef(2.f * cap, 1.f + __expf(2.f * x / cap));
+}
+
+template <class S, bool kGated>
+__device__ void store(const MatmulArgs& a, const typename S::Sums& acc, int first_row, int first_token) {
+  const auto visit = [&](auto&& visitor) { for_each_pair<S, kGated>(acc, first_row, first_token, visitor); };
+  if constexpr (kGated) {
+    visit([&](int pair, int token, float gate, float up) { finish_gated(a, token, pair, gate, up); });
+    return;
+  }
+  float* out = a.output.out + static_cast<std::size_t>(blockIdx.z) * a.tokens * a.w.rows;
+  const auto write = [&](int row, int token, float first, float second) {
+    float* to = out + static_cast<std::size_t>(token) * a.w.rows + row;
+    if (token < a.tokens && row < a.w.rows) to[0] = first;
+    if (token < a.tokens && row + 8 < a.w.rows) to[8] = second;
+  };
+  const float cap = a.output.finish == Finish::cap ? a.output.cap : 0.f;
+  if (cap == 0.f) {
+    visit(write);
+  } else {
+    visit([&](int row, int token, float first, float second) {
+      write(row, token, fast_soft_cap(first, cap), fast_soft_cap(second, cap));
+    });
+  }
+}
+
+/// The splits of a cluster share out the tile's sums, add them in order and finish them.
+template <class S>
+__device__ void store_joined(const MatmulArgs& a, const typename S::Sums& acc, unsigned char* memory,
+                             int first_row) {
+  const cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
+  float* sums = reinterpret_cast<float*>(memory);  // [tokens, rows]
+  for_each_pair<S, false>(acc, 0, 0, [&](int row, int token, float first, float second) {
+    sums[token * S::kRows + row] = first;
+    sums[token * S::kRows + row + 8] = second;
+  });
+  cluster.sync();
+  const int count = min(S::kTokens, a.tokens) * S::kRows, threads = 128 * S::kGroups;
+  const int rank = static_cast<int>(cluster.block_rank());
+  for (int i = rank * threads + static_cast<int>(threadIdx.x); i < count; i += a.splits * threads) {
+    float part[kMostJoined], total = 0.f;
+#pragma unroll
+    for (int r = 0; r < kMostJoined; ++r) part[r] = r < a.splits ? cluster.map_shared_rank(sums, r)[i] : 0.f;
+#pragma unroll
+    for (int r = 0; r < kMostJoined; ++r) total += part[r];
+    finish(a, 0, i / S::kRows, first_row + i % S::kRows, total);
+  }
+  cluster.sync();  // nobody leaves while its sums are read
+}
+
+#endif
+
+template <class S, bool kGated>
+__global__ void __launch_bounds__(S::kThreads, resident(S::kRows))
+    hopper_kernel(const __grid_constant__ TensorMaps maps, const __grid_constant__ MatmulArgs a) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  extern __shared__ unsigned char shared[];
+  __shared__ uint64_t full[S::kStages], empty[S::kStages];
+  const uint32_t misaligned = ptx::shared_address(shared) % S::kAlignment;
+  const Ring<S> ring{shared + (misaligned == 0 ? 0 : S::kAlignment - misaligned), full, empty};
+  const bool joins = a.output.finish == Finish::gelu_times;  // one tile of tokens; x counts the splits
+  const int first_token = joins ? 0 : blockIdx.x * S::kTokens, first_row = blockIdx.y * S::kRows;
+  const int steps = (a.w.cols + kDepth - 1) / kDepth, per_split = (steps + a.splits - 1) / a.splits;
+  const int begin = (joins ? blockIdx.x : blockIdx.z) * per_split, end = min(begin + per_split, steps);
+  if (!a.output.late) ptx::launch_dependents();
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < S::kStages; ++s) {
+      ptx::barrier_init(full + s, 1);
+      ptx::barrier_init(empty + s, S::kGroups);
+    }
+    ptx::fence_barrier_init();
+  }
+  __syncthreads();
+  if (threadIdx.x >= 128 * S::kGroups) {
+    if (threadIdx.x % 32 == 0) fetch<S, kGated>(maps, ring, first_row, first_token, begin, end);
+    return;
+  }
+  ptx::wait_for_dependencies();
+  if (a.output.late) ptx::launch_dependents();
+  typename S::Sums acc = {};
+  multiply<S>(ring, end - begin, acc);
+  if constexpr (!kGated && S::kRows == 64) {
+    if (joins) return store_joined<S>(a, acc, ring.memory, first_row);
+  }
+  store<S, kGated>(a, acc, first_row, first_token);
+#endif
+}
+
+/// cuTensorMapEncodeTiled, which lives in the driver; null when the driver is too old.
+PFN_cuTensorMapEncodeTiled_v12000 encoder() {
+  static const auto function = [] {
+    void* found = nullptr;
+    cudaDriverEntryPointQueryResult result{};
+    cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result);
+    return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(found);
+  }();
+  return function;
+}
+
+/// `sizes` and `box`: innermost first; `strides` in bytes, of all dimensions but the first.
+template <std::size_t kDims>
+CUtensorMap tensor_map(Queue& queue, const void* data, const std::array<cuuint64_t, kDims>& sizes,
+                       const std::array<cuuint64_t, kDims - 1>& strides,
+                       const std::array<cuuint32_t, kDims>& box) {
+  CUtensorMap map{};
+  std::array<cuuint32_t, kDims> steps;
+  steps.fill(1);
+  const CUresult result = encoder()(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, kDims, const_cast<void*>(data),
+                                    sizes.data(), strides.data(), box.data(), steps.data(),
+                                    CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                    CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (result != CUDA_SUCCESS) queue.status = cudaErrorInvalidValue;
+  return map;
+}
+
+/// W as [groups of 8 rows, matrices, 8, cols]: two matrices, gate and up, of a gated product, otherwise one.
+CUtensorMap weight_map(Queue& queue, const Matrix& w, bool gated, int tile_rows) {
+  const cuuint64_t row = cuuint64_t{2} * w.cols, matrices = gated ? 2 : 1, rows = w.rows / matrices;
+  return tensor_map<4>(queue, w.data,
+                       {static_cast<cuuint64_t>(w.cols), kGroupRows, matrices, rows / kGroupRows},
+                       {row, row * rows, row * kGroupRows},
+                       {kDepth, kGroupRows, static_cast<cuuint32_t>(matrices),
+                        static_cast<cuuint32_t>(tile_rows / kGroupRows / matrices)});
+}
+
+CUtensorMap token_map(Queue& queue, const bfloat16* x, int cols, int tokens, int tile_tokens) {
+  return tensor_map<2>(queue, x, {static_cast<cuuint64_t>(cols), static_cast<cuuint64_t>(tokens)},
+                       {cuuint64_t{2} * cols}, {kDepth, static_cast<cuuint32_t>(tile_tokens)});
+}
+
+template <class S, bool kGated>
+void launch_hopper(Queue& queue, const MatmulArgs& a) {
+  TensorMaps maps;
+  maps.w = weight_map(queue, a.w, kGated, S::kRows);
+  maps.hi = token_map(queue, a.x.hi, a.w.cols, a.tokens, S::kTokens);
+  if (S::kPasses == 2) maps.lo = token_map(queue, a.x.lo, a.w.cols, a.tokens, S::kTokens);
+  const unsigned token_tiles = divide_up(a.tokens, S::kTokens), row_tiles = divide_up(a.w.rows, S::kRows);
+  LaunchShape shape{dim3(token_tiles, row_tiles, a.splits), S::kThreads, S::kSharedBytes};
+  if (a.output.finish == Finish::gelu_times) {
+    shape.grid = dim3(a.splits, row_tiles);
+    shape.cluster = a.splits;
+  }
+  launch(queue, shape, hopper_kernel<S, kGated>, maps, a);
+}
+
+template <class S>
+void launch_hopper(Queue& queue, const MatmulArgs& a) {
+  if (a.output.finish == Finish::gated_gelu) {
+    launch_hopper<S, true>(queue, a);
+  } else {
+    launch_hopper<S, false>(queue, a);
+  }
+}
+
+/// The heights of tiles that are worth trying for a number of tokens.
+std::span<const int> tile_rows(int tokens) {
+  static constexpr std::array<int, 2> kFew{64, 128}, kSome{128, 256};
+  static constexpr std::array<int, 3> kMany{128, 192, 256};
+  if (tokens <= 32) return kFew;
+  if (tokens <= 64) return kSome;
+  return kMany;
+}
+
+template <int kTokens, int kPasses>
+void launch_rows(Queue& queue, const MatmulArgs& a, int rows) {
+  if constexpr (kTokens <= kMostJoinedTokens) {
+    if (rows == 64) return launch_hopper<Shape<64, kTokens, kPasses>>(queue, a);
+  }
+  if constexpr (kTokens > 32) {
+    if (rows == 256) return launch_hopper<Shape<256, kTokens, kPasses>>(queue, a);
+  }
+  if constexpr (kTokens == 128) {
+    if (rows == 192) return launch_hopper<Shape<192, kTokens, kPasses>>(queue, a);
+  }
+  launch_hopper<Shape<128, kTokens, kPasses>>(queue, a);
+}
+
+int tile_tokens(int tokens) { return tokens <= 8 ? 8 : tokens <= 32 ? 32 : tokens <= 64 ? 64 : 128; }
+
+/// Cycles that a product takes, roughly: waves of CTAs, each a start and its steps, at the slowest of tensor
+/// cores, L2, memory and the latency of a stage; and what the consumer of partial sums reads.
+double cost(const MatmulArgs& a, int rows, int splits, int sm_count) {
+  constexpr double kMultiplies = 2048 * 0.8, kCacheBytes = 25, kMemoryBytes = 2500, kLatency = 2200,
+                   kStart = 2500, kPart = 400;
+  const int tokens = tile_tokens(a.tokens), passes = a.x.lo ? 2 : 1;
+  const int token_tiles = divide_up(a.tokens, tokens),
+            tiles = token_tiles * divide_up(a.w.rows, rows) * splits;
+  const int steps = divide_up(divide_up(a.w.cols, kDepth), splits), room = sm_count * resident(rows);
+  const int active = std::min(tiles, room);
+  const double weights = rows * kRowBytes, activations = passes * tokens * kRowBytes;
+  const double together = std::max(1., static_cast<double>(active) / sm_count);  // on a multiprocessor
+  const double busy = std::clamp(static_cast<double>(active) / sm_count, 0.5, 1.);
+  const double step = std::max({together * passes * rows * kDepth * tokens / kMultiplies,
+                                together * (weights + activations) * busy / kCacheBytes,
+                                weights * active / token_tiles / kMemoryBytes,
+                                kLatency / std::max(1, stages(rows, tokens, passes) - 1)});
+  const double parts = (splits - 1.) * a.tokens * a.w.rows * 2 * sizeof(float) / kMemoryBytes;
+  return divide_up(tiles, room) * (steps * step + kStart) + kPart * splits + parts;
+}
+
+}  // namespace
+
+bool hopper_supports(const Queue& queue, const Matrix& w, const MatmulOutput& output) {
+  const int matrices = output.finish == Finish::gated_gelu ? 2 : 1;
+  return queue.warpgroups && w.rows % (kGroupRows * matrices) == 0 && encoder();
+}
+
+HopperPlan plan_hopper(const Queue& queue, const MatmulArgs& a, int most_splits) {
+  HopperPlan best{};
+  double least = 0;
+  for (const int rows : tile_rows(a.tokens)) {
+    for (int splits = 1; splits <= most_splits; ++splits) {
+      const double here = cost(a, rows, splits, queue.sm_count);
+      if (best.rows != 0 && here >= least) continue;
+      least = here;
+      best = {rows, splits};
+    }
+  }
+  return best;
+}
+
+void hopper_matmul(Queue& queue, const MatmulArgs& a, int rows) {
+  switch (tile_tokens(a.tokens)) {
+    case 8:
+      return launch_rows<8, 2>(queue, a, rows);
+    case 32:
+      return launch_rows<32, 2>(queue, a, rows);
+    case 64:
+      return launch_rows<64, 2>(queue, a, rows);
+    default:
+      return a.x.lo ? launch_rows<128, 2>(queue, a, rows) : launch_rows<128, 1>(queue, a, rows);
+  }
+}
+
+bool hopper_joined_matmul(Queue& queue, MatmulArgs a) {
+  if (a.tokens > kMostJoinedTokens) return false;
+  constexpr int kRows = 64, kSteps = 3;  // of a split, at least
+  const int steps = divide_up(a.w.cols, kDepth);
+  const int wanted = std::clamp(steps / kSteps, 1, kMostJoined);
+  a.splits = divide_up(steps, divide_up(steps, wanted));
+  hopper_matmul(queue, a, kRows);
+  return true;
+}
+
+}  // namespace carat::cuda
