@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -105,9 +106,11 @@ int run(const Options& options) {
   ModelPlan plan = make_plan(load_model_config(options.directory), Checkpoint::open(options.directory));
   const RunnerOptions limits{
       .page_tokens = 32, .pages = {2048, 2048}, .max_step_tokens = 4096, .max_sequences = 256};
-  const auto runner = make_cuda_runner(
-      std::move(plan), limits,
-      {.fast_prompts = options.variant == "fast", .fused_single_rows = options.variant != "general"});
+  const bool quantized = options.variant == "int8" || options.variant == "int4";
+  const auto runner = make_cuda_runner(std::move(plan), limits,
+                                       {.format = quantized ? std::string(options.variant) : std::string(),
+                                        .fast_prompts = options.variant == "fast",
+                                        .fused_single_rows = options.variant != "general"});
   std::printf("loaded in %.3f s\n", ms_since(start) / 1e3);
   if (options.sequences == 0) {
     time_steps(*runner, bandwidth);
@@ -123,8 +126,8 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr,
-                 "usage: bench_cuda_steps CHECKPOINT [default | general | fast [SEQUENCES PAST COUNT]]\n");
+    std::fprintf(stderr, "usage: bench_cuda_steps CHECKPOINT [default | general | fast | int8 | int4 "
+                         "[SEQUENCES PAST COUNT]]\n");
     return 2;
   }
   try {

@@ -22,6 +22,7 @@ if(CARAT_CUDA)
   target_include_directories(carat_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
   target_link_libraries(carat_cuda PUBLIC CUDA::cudart_static)
 else()
-  add_library(carat_cuda STATIC ${PROJECT_SOURCE_DIR}/src/cuda/no_cuda.cc)
+  add_library(carat_cuda STATIC ${PROJECT_SOURCE_DIR}/src/cuda/no_cuda.cc
+    ${PROJECT_SOURCE_DIR}/src/cuda/packed_rows.cc)  # plain C++, tested everywhere
   target_link_libraries(carat_cuda PUBLIC carat_options carat_engine Threads::Threads)
 endif()

@@ -15,11 +15,9 @@ std::size_t page_elements(const KvGroup& group, int page_tokens) {
          static_cast<std::size_t>(page_tokens) * static_cast<std::size_t>(group.head_dim);
 }
 
-const bfloat16* weights(const Linear& w) { return reinterpret_cast<const bfloat16*>(w.data); }
-
 /// `rows` rows from the first of `w` on: more than w has where the next matrix lies right behind it.
 Matrix matrix(const Linear& w, int64_t rows) {
-  return {weights(w), static_cast<int>(rows), static_cast<int>(w.cols)};
+  return {w.data, static_cast<int>(rows), static_cast<int>(w.cols), w.format};
 }
 Matrix matrix(const Linear& w) { return matrix(w, w.rows); }
 
@@ -161,7 +159,7 @@ Split CudaBlocks::split(const SplitArray& array) const {
 void CudaBlocks::embed(const ModelPlan& m, const Rows&) {
   EmbedArgs args{};
   args.tokens = step_.tokens;
-  args.table = weights(m.embed);
+  args.table = matrix(m.embed);
   args.scale = m.embed_scale;
   args.norm = m.first_norm.data();
   args.eps = m.norm_eps;
@@ -178,8 +176,7 @@ void CudaBlocks::per_layer_inputs(const ModelPlan& m, const Rows&) {
   matmul(queue_, matrix(m.ple_project), split(context_), rows(), output);
   PerLayerInputArgs args{};
   args.tokens = step_.tokens;
-  args.table = weights(m.ple_table);
-  args.table_rows = static_cast<int>(m.ple_table.rows);
+  args.table = matrix(m.ple_table);
   args.layers = static_cast<int>(m.layers.size());
   args.ple_dim = m.ple_dim;
   args.project_scale = 1.f / std::sqrt(static_cast<float>(m.d_model));
@@ -302,12 +299,12 @@ void CudaBlocks::moe_ffn(const LayerPlan& l, const Rows&) {
   args.width = moe.intermediate_size;
   args.eps = plan_.norm_eps;
   args.x = x_[now_].data();
-  args.router = weights(moe.router);
+  args.router = matrix(moe.router);
   args.router_scale = moe.router_scale.data();
   args.expert_scale = moe.expert_scale.data();
   args.pre = moe.pre_experts.data();
-  args.gate_up = weights(moe.gate_up);
-  args.down = weights(moe.down);
+  args.gate_up = matrix(moe.gate_up);
+  args.down = matrix(moe.down);
   args.input = moe_input_.data();
   args.scores = moe_scores_.data();
   args.chosen_experts = moe_chosen_.data();

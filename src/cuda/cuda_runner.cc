@@ -13,6 +13,7 @@
 #include "cuda/single_row.h"
 #include "cuda/step_upload.h"
 #include "cuda/weights_upload.h"
+#include "model/formats.h"
 #include "model/gemma4_plan.h"
 #include "model/rows.h"
 
@@ -85,11 +86,37 @@ void require_shared_memory(const ModelPlan& plan, const Device& device) {
   }
 }
 
-void require_memory(ModelPlan& plan, const RunnerOptions& limits, const Device& device) {
+/// The kernels multiply q, k, v and gate, up as one matrix each.
+void require_equal_formats(const ModelPlan& plan) {
+  const auto require = [](const Linear& first, const Linear& second) {
+    const auto stored = [](const Linear& w) { return std::max(w.format, WeightFormat::bf16); };
+    if (second && stored(first) != stored(second))
+      fail(ErrorKind::unsupported, "matrices that are multiplied together are stored as ",
+           format_name(first.format), " and ", format_name(second.format),
+           ": the CUDA backend needs one format for q, k and v, and one for gate and up");
+  };
+  for (const LayerPlan& l : plan.layers) {
+    require(l.attention.q, l.attention.k);
+    require(l.attention.q, l.attention.v);
+    require(l.gate, l.up);
+  }
+}
+
+std::optional<WeightFormat> wanted_format(const std::string& name) {
+  if (name.empty()) return std::nullopt;
+  const WeightFormat format = parse_format(name);
+  if (format == WeightFormat::f32 || format == WeightFormat::f16)
+    fail(ErrorKind::unsupported, "the CUDA backend has no kernels for ", name,
+         " weights; use bf16, int8 or int4");
+  return format;
+}
+
+void require_memory(ModelPlan& plan, const RunnerOptions& limits, const Device& device,
+                    std::optional<WeightFormat> wanted) {
   std::size_t free = 0, total = 0;
   check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
   constexpr double kGigabyte = 1e9;
-  const std::size_t weights = weight_bytes(plan), kv = KvStorage::bytes(plan, limits),
+  const std::size_t weights = weight_bytes(plan, wanted), kv = KvStorage::bytes(plan, limits),
                     buffers = CudaBlocks::bytes(plan, limits, device.sm_count());
   if (weights + kv + buffers <= free) return;
   fail(ErrorKind::out_of_memory, device.name(), ": the model needs ",
@@ -115,6 +142,7 @@ class CudaRunner final : public Runner {
  public:
   CudaRunner(ModelPlan plan, const RunnerOptions& limits, const Device& device, const CudaOptions& options)
       : plan_(std::move(plan)),
+        weights_(upload_weights(plan_, wanted_format(options.format))),
         info_{device.name(),
               limits,
               bytes_per_token(plan_),
@@ -123,7 +151,6 @@ class CudaRunner final : public Runner {
               plan_.kv_groups},
         queue_{stream_, device.overlaps_launches(), device.sm_count(), cudaSuccess,
                {},      device.has_warpgroups()},
-        weights_(upload_weights(plan_)),
         kv_(plan_, limits),
         upload_(plan_, limits),
         blocks_(plan_, kv_, limits, queue_, options.fast_prompts),
@@ -176,9 +203,9 @@ class CudaRunner final : public Runner {
 
   Stream stream_;
   ModelPlan plan_;
+  DeviceWeights weights_;
   RunnerInfo info_;
   Queue queue_;
-  DeviceWeights weights_;
   KvStorage kv_;
   StepUpload upload_;
   CudaBlocks blocks_;
@@ -338,9 +365,11 @@ StepResult CudaRunner::collect() {
 std::unique_ptr<Runner> make_cuda_runner(ModelPlan plan, const RunnerOptions& options,
                                          const CudaOptions& cuda) {
   cuda::require_supported(plan);
+  cuda::require_equal_formats(plan);
+  const auto wanted = cuda::wanted_format(cuda.format);
   const cuda::Device device(cuda.device);
   cuda::require_shared_memory(plan, device);
-  cuda::require_memory(plan, options, device);
+  cuda::require_memory(plan, options, device, wanted);
   return std::make_unique<cuda::CudaRunner>(std::move(plan), options, device, cuda);
 }
 

@@ -9,6 +9,7 @@ namespace carat {
 
 struct CudaOptions {
   int device = 0;
+  std::string format{};  // "bf16", "int8", "int4"; empty: as stored, float32 and float16 as bf16
   /// Activations of prompts in bfloat16, as transformers has them, instead of in two bfloat16 halves: up to
   /// twice as fast, and logits that differ from float32's by some 1e-1 instead of 1e-2.
   bool fast_prompts = false;

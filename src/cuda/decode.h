@@ -20,7 +20,7 @@ struct VectorInput {
   const float* branch_gain = nullptr;
   const float* norm_gain = nullptr;
   float scalar = 1.f, eps = 0.f;
-  const bfloat16* embedding = nullptr;
+  Matrix embedding{};
   const int32_t* token = nullptr;
   float* x_out = nullptr;  // x, for the kernels to come; must not be `in`
 };
@@ -32,9 +32,8 @@ enum class VectorFinish { store, gated_gelu, per_layer, logits };
 struct PerLayerFactor {
   const float* raw = nullptr;  // this layer's slice of the projection, [ple_dim]
   const float* gain = nullptr;
-  const bfloat16* table = nullptr;  // begins at this layer's slice
-  std::size_t table_stride = 0;
-  int table_rows = 0;
+  Matrix table{};
+  int table_column = 0;  // where this layer's slice begins
   float project_scale = 0.f, table_scale = 0.f;
 };
 
@@ -59,13 +58,17 @@ struct MatvecArgs {
   bool late = false;
   // Set by matvec():
   int outputs_each, outputs_rest;  // outputs per CTA; the first `outputs_rest` CTAs have one more
-  int slices_shift, slice_cols;    // the columns are split over the warps of a CTA
-  int stages;                      // rows (slices of them) that a warp has in flight
+  int slices, slices_shift;        // the columns are split over the warps of a CTA; warps per slice
+  int slice_cols;                  // of all slices but the last
+  int row_bytes, slice_bytes;
+  int copy_rows;              // neighbouring rows that a warp takes at a time
+  int round_outputs, rounds;  // outputs that all warps take at a time, and how often all of them have some
+  int stages;                 // copies that a warp has in flight
 };
 
-/// Whether matvec() can multiply a matrix of so many columns.
-bool matvec_supports(int cols);
-void matvec(Queue& queue, MatvecArgs args);
+/// Whether matvec() can multiply a matrix of this format and so many columns.
+bool matvec_supports(WeightFormat format, int cols);
+void matvec(Queue& queue, const MatvecArgs& args);
 
 /// The drawn token from the candidates of the head: for the next step, and for the host (pinned memory).
 void pick_candidate(Queue& queue, const float* values, const int32_t* ids, int count, int32_t* drawn,
@@ -88,7 +91,8 @@ struct DecodeAttentionArgs {
   const int32_t* position;
   PageTables tables;
   float* context;  // [heads, head_dim]
-  int tile_keys;   // keys of a CTA that are on chip at once
+  int halves;      // of keys and values that are read: 2, or 1 for the high ones
+  int tile_keys;   // keys of a CTA that are on chip at once, at least 2
 };
 /// CTAs that share out the keys of a head.
 inline constexpr int kAttentionCluster = 8;

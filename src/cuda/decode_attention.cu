@@ -1,9 +1,10 @@
 // Attention of one row: norms and rotation of q, k and v, the append to the pages, softmax(q K^T) V.
 //
 // Every query head has a cluster of eight CTAs that share out its keys. Keys and values of earlier tokens are
-// brought on chip before the kernel waits for its input; the row's own come from the input itself. The parts
-// are joined through the cluster's shared memory, so the output projection finds one finished vector. Heads
-// that share a kv head read its keys from L2: fine for short contexts; attention.cu serves the long ones.
+// brought on chip before the kernel waits for its input; the row's own come from the input itself. Keys that
+// don't fit at once come in tiles, one in flight while the other is worked on. The parts are joined through
+// the cluster's shared memory, so the output projection finds one finished vector. Heads that share a kv head
+// read its keys from L2: fine for short contexts; attention.cu serves the long ones.
 #include <cooperative_groups.h>
 
 #include "cuda/decode.h"
@@ -36,16 +37,16 @@ __device__ inline Cluster this_cluster() { return {}; }
 
 template <int kHeadDim>
 struct Shape {
-  static constexpr int kChunks = kHeadDim / 8;  // 16-byte chunks of a key
-  static constexpr int kPairs = kHeadDim / 2;
-  static constexpr int kKeyGroups =
-      kThreads / kPairs > 0 ? kThreads / kPairs : 1;  // threads per pair of dims
+  static constexpr int kChunks = kHeadDim / 8;                 // 16-byte chunks of a key
+  static constexpr int kKeyLanes = kChunks < 8 ? kChunks : 8;  // lanes that share a score
+  static constexpr int kQuads = kHeadDim / 4;                  // a thread adds up four dimensions of V
+  static constexpr int kKeyGroups = kThreads / kQuads;         // over every so many-th key
 };
 
 template <int kHeadDim>
-struct Shared {
+struct alignas(16) Shared {
   float q[kHeadDim], k[kHeadDim], v[kHeadDim];
-  float weights[kMostKeys];
+  float scores[kMostKeys], weights[kWarps][kMostKeys];
   float sums[Shape<kHeadDim>::kKeyGroups][kHeadDim];
   float context[kHeadDim];  // this CTA's part, read by the whole cluster
   float largest, total;     // and what it is relative to
@@ -72,22 +73,42 @@ __device__ inline Keys keys_of(int position, int window, int rank) {
   return {first, min(first + each, position + 1)};
 }
 
-/// Starts the copy of keys and values [first, last). A tile is four planes of tile_keys vectors, in the order
-/// of the pages: K, V, low halves of K, of V.
-template <int kHeadDim>
-__device__ void load_tile(const DecodeAttentionArgs& a, float16* tile, int first, int last, int kv_head) {
-  using S = Shape<kHeadDim>;
-  const int plane = a.tile_keys * kHeadDim;
+/// A tile on chip: planes of `keys` vectors each, in the order of the pages: K, V, low halves of K, of V.
+template <int kHeadDim, int kHalves>
+struct Tile {
+  float16* data;
+  uint64_t* barrier;  // completes when the copies have landed
+  int plane;          // elements
+
+  __device__ Tile(float16* tiles, uint64_t* barriers, int index, int keys)
+      : data(tiles + index * keys * 2 * kHalves * kHeadDim),
+        barrier(barriers + index),
+        plane(keys * kHeadDim) {}
+  __device__ float16* key(int index) const { return data + index * kHeadDim; }
+  __device__ float16* value(int index) const { return data + plane + index * kHeadDim; }
+
+  /// Starts the copy of keys and values [first, last), page by page. For one warp.
+  __device__ void load(const DecodeAttentionArgs& a, int first, int last, int kv_head) const {
+    if (first >= last) return;
+    const int lane = threadIdx.x % 32, page_tokens = a.kv.page_tokens, first_page = first / page_tokens;
+    if (lane == 0)
+      ptx::barrier_expect(barrier,
+                          (last - first) * 2 * kHalves * kHeadDim * static_cast<int>(sizeof(float16)));
+    __syncwarp();
+    const uint64_t policy = ptx::policy_evict_last();
 #pragma unroll 1
-  for (int i = threadIdx.x; i < a.tile_keys * S::kChunks && first + i / S::kChunks < last; i += kThreads) {
-    const float16* from = fresh_kv_address(a, first + i / S::kChunks, kv_head) + i % S::kChunks * 8;
-#pragma unroll
-    for (int half = 0; half < 4; ++half)
-      ptx::async_copy16(tile + half * plane + i * 8,
-                        from + half / 2 * a.kv.low_offset + half % 2 * a.kv.value_offset, true);
+    for (int page = first_page + lane; page * page_tokens < last; page += 32) {
+      const int begin = max(first, page * page_tokens), end = min(last, (page + 1) * page_tokens);
+      const float16* from = fresh_kv_address(a, begin, kv_head);
+      const int bytes = (end - begin) * kHeadDim * static_cast<int>(sizeof(float16));
+#pragma unroll 1
+      for (int part = 0; part < 2 * kHalves; ++part)
+        ptx::bulk_copy(data + part * plane + (begin - first) * kHeadDim,
+                       from + part / 2 * a.kv.low_offset + part % 2 * a.kv.value_offset, bytes, barrier,
+                       policy);
+    }
   }
-  ptx::async_commit();
-}
+};
 
 __device__ inline void rotate(float& first, float& second, float sine, float cosine) {
   const float rotated = first * cosine - second * sine;
@@ -165,92 +186,122 @@ __device__ void prepare(const DecodeAttentionArgs& a, Shared<kHeadDim>& s, int h
   __syncthreads();
 }
 
-/// The row's own key and value: into the tile, and by the first head of each kv head into the pages.
-template <int kHeadDim>
-__device__ void append(const DecodeAttentionArgs& a, const Shared<kHeadDim>& s, float16* tile, int key,
-                       float16* page) {
-  const int plane = a.tile_keys * kHeadDim;
+/// The row's own key and value: to their place on chip, and by the first head of each kv head into the pages.
+template <int kHeadDim, int kHalves>
+__device__ void append(const DecodeAttentionArgs& a, const Shared<kHeadDim>& s,
+                       const Tile<kHeadDim, kHalves>& tile, int key, float16* page) {
 #pragma unroll 1
   for (int i = threadIdx.x; i < kHeadDim; i += kThreads) {
 #pragma unroll 1
     for (int which = 0; which < 2; ++which) {
       const float x = which == 0 ? s.k[i] : s.v[i];
-      float16* to = tile + which * plane + key * kHeadDim + i;
+      float16* to = (which == 0 ? tile.key(key) : tile.value(key)) + i;
       const float16 high = __float2half_rn(x);
       to[0] = high;
-      to[2 * plane] = __float2half_rn(x - __half2float(high));
+      if (kHalves == 2) to[2 * tile.plane] = __float2half_rn(x - __half2float(high));
       if (page) store_kv(a.kv, page, which * a.kv.value_offset + i, x);
     }
   }
 }
 
-/// Elements 2 i and 2 i + 1 of a vector of float16 pairs whose low halves lie `low` further on.
-__device__ inline float2 load_pair(const float16* high, int low, int i) {
-  const float2 h = __half22float2(reinterpret_cast<const __half2*>(high)[i]);
-  const float2 l = __half22float2(reinterpret_cast<const __half2*>(high + low)[i]);
-  return make_float2(h.x + l.x, h.y + l.y);
+/// Four neighbouring elements of a key or value on chip whose low halves lie `low` further on.
+template <int kHalves>
+__device__ inline float4 load_quad(const float16* high, int low, int quad) {
+  const auto widen = [&](const float16* from) {
+    const uint2 q = reinterpret_cast<const uint2*>(from)[quad];
+    const float2 first = __half22float2(reinterpret_cast<const __half2&>(q.x));
+    const float2 second = __half22float2(reinterpret_cast<const __half2&>(q.y));
+    return make_float4(first.x, first.y, second.x, second.y);
+  };
+  const float4 h = widen(high);
+  if (kHalves == 1) return h;
+  const float4 l = widen(high + low);
+  return make_float4(h.x + l.x, h.y + l.y, h.z + l.z, h.w + l.w);
 }
 
-/// q . k for one key, over the warp.
-template <int kHeadDim>
-__device__ float score(const float* q, const float16* key, int low) {
-  float sum = 0.f;
-  for (int i = threadIdx.x % 32; i < kHeadDim / 2; i += 32) {
-    const float2 k = load_pair(key, low, i), x = reinterpret_cast<const float2*>(q)[i];
-    sum += k.x * x.x + k.y * x.y;
+/// Scores of the keys of a tile: eight lanes share a key, so a warp has four at a time.
+template <int kHeadDim, int kHalves>
+__device__ void score_keys(Shared<kHeadDim>& s, const Tile<kHeadDim, kHalves>& tile, int count) {
+  using S = Shape<kHeadDim>;
+  constexpr int kWarpKeys = 32 / S::kKeyLanes;
+  const int lane = threadIdx.x % 32, part = lane % S::kKeyLanes;
+  const int first = threadIdx.x / 32 * kWarpKeys + lane / S::kKeyLanes;
+  const int swap = lane / S::kKeyLanes % 2;  // neighbouring keys read different banks
+#pragma unroll 1
+  for (int base = 0; base < count; base += kWarps * kWarpKeys) {
+    const int key = base + first;
+    const float16* k = tile.key(min(key, count - 1));
+    float even = 0.f, odd = 0.f;
+#pragma unroll 4
+    for (int i = 0; i < S::kQuads / S::kKeyLanes; ++i) {
+      const int quad = (i ^ swap) * S::kKeyLanes + part;
+      const float4 x = load_quad<kHalves>(k, 2 * tile.plane, quad),
+                   q = reinterpret_cast<const float4*>(s.q)[quad];
+      even += x.x * q.x + x.z * q.z;
+      odd += x.y * q.y + x.w * q.w;
+    }
+    float score = even + odd;
+#pragma unroll
+    for (int offset = S::kKeyLanes / 2; offset > 0; offset /= 2)
+      score += __shfl_xor_sync(kAllLanes, score, offset);
+    if (part == 0 && key < count) s.scores[key] = score;
   }
-  return warp_sum(sum);
 }
 
-/// The running softmax of this CTA and this thread's part of the context: dims 2 pair and 2 pair + 1 over its
-/// keys.
+/// The running softmax of this CTA and this thread's part of the context: four dimensions over its keys.
 struct Running {
   float largest = -INFINITY, total = 0.f;
-  float2 context = make_float2(0.f, 0.f);
+  float4 context = make_float4(0.f, 0.f, 0.f, 0.f);
 };
 
-template <int kHeadDim>
-__device__ void add_tile(Shared<kHeadDim>& s, const float16* tile, int plane, int count, Running& run) {
+template <int kHeadDim, int kHalves>
+__device__ void add_tile(Shared<kHeadDim>& s, const Tile<kHeadDim, kHalves>& tile, int count, Running& run) {
   using S = Shape<kHeadDim>;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-#pragma unroll 1
-  for (int key = warp; key < count; key += kWarps) {
-    const float value = score<kHeadDim>(s.q, tile + key * kHeadDim, 2 * plane);
-    if (lane == 0) s.weights[key] = value;
-  }
+  const int lane = threadIdx.x % 32;
+  float* weights = s.weights[threadIdx.x / 32];  // every warp computes all of them: no second barrier
+  score_keys<kHeadDim, kHalves>(s, tile, count);
   __syncthreads();
   float largest = run.largest;
 #pragma unroll 1
-  for (int key = lane; key < count; key += 32) largest = fmaxf(largest, s.weights[key]);
+  for (int key = lane; key < count; key += 32) largest = fmaxf(largest, s.scores[key]);
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2)
     largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, offset));
   float total = 0.f;
 #pragma unroll 1
-  for (int key = lane; key < count; key += 32) total += exp2f((s.weights[key] - largest) * kLog2e);
+  for (int key = lane; key < count; key += 32) {
+    const float weight = exp2f((s.scores[key] - largest) * kLog2e);
+    weights[key] = weight;
+    total += weight;
+  }
+  __syncwarp();
   const float rescale = exp2f((run.largest - largest) * kLog2e);
   run.total = run.total * rescale + warp_sum(total);
   run.largest = largest;
-  run.context.x *= rescale;
-  run.context.y *= rescale;
-  const int pair = threadIdx.x % S::kPairs, group = threadIdx.x / S::kPairs;
+  float4 context = make_float4(run.context.x * rescale, run.context.y * rescale, run.context.z * rescale,
+                               run.context.w * rescale);
+  const int quad = threadIdx.x % S::kQuads, group = threadIdx.x / S::kQuads;
 #pragma unroll 2
   for (int key = group; key < count; key += S::kKeyGroups) {
-    const float weight = exp2f((s.weights[key] - largest) * kLog2e);
-    const float2 v = load_pair(tile + plane + key * kHeadDim, 2 * plane, pair);
-    run.context.x += weight * v.x;
-    run.context.y += weight * v.y;
+    const float weight = weights[key];
+    const float4 v = load_quad<kHalves>(tile.value(key), 2 * tile.plane, quad);
+    context.x += weight * v.x;
+    context.y += weight * v.y;
+    context.z += weight * v.z;
+    context.w += weight * v.w;
   }
+  run.context = context;
   __syncthreads();
 }
 
-template <int kHeadDim>
+template <int kHeadDim, int kHalves>
 __global__ void __launch_bounds__(kThreads)
     decode_attention_kernel(const __grid_constant__ DecodeAttentionArgs a) {
   using S = Shape<kHeadDim>;
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ Shared<kHeadDim> s;
-  float16* tile = reinterpret_cast<float16*>(shared);
+  __shared__ uint64_t barriers[2];
+  float16* tiles = reinterpret_cast<float16*>(shared);
   const Cluster cluster = this_cluster();
   ptx::launch_dependents();
   // Before the wait may be read: what the host sent (position, page tables), the pages of earlier tokens, and
@@ -261,7 +312,19 @@ __global__ void __launch_bounds__(kThreads)
   const Keys range = keys_of(position, a.window, rank);
   const bool appends = a.writes_kv && range.first <= position && position < range.last;
   const int stored = appends ? position : range.last;  // keys that the pages hold already
-  load_tile<kHeadDim>(a, tile, range.first, min(stored, range.first + a.tile_keys), kv_head);
+  // All keys at once, or two tiles in turn, each half of the room.
+  const int step = range.last - range.first <= a.tile_keys ? a.tile_keys : a.tile_keys / 2;
+  const auto tile = [&](int index) { return Tile<kHeadDim, kHalves>(tiles, barriers, index, step); };
+  const auto load = [&](int index, int first) {
+    if (threadIdx.x < 32) tile(index).load(a, first, min(stored, first + step), kv_head);
+  };
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < 2; ++i) ptx::barrier_init(barriers + i, 1);
+    ptx::fence_barrier_init();
+  }
+  __syncwarp();
+  load(0, range.first);
+  load(1, range.first + step);
   const PairConstants constants = load_constants<kHeadDim>(a, position);
   float16* page = appends && head % group_size == 0 ? fresh_kv_address(a, position, kv_head) : nullptr;
   ptx::wait_for_dependencies();
@@ -269,17 +332,16 @@ __global__ void __launch_bounds__(kThreads)
   prepare<kHeadDim>(a, s, head, appends, constants);
   Running run;
 #pragma unroll 1
-  for (int first = range.first; first < range.last; first += a.tile_keys) {
-    const int last = min(range.last, first + a.tile_keys);
-    if (first > range.first) load_tile<kHeadDim>(a, tile, first, min(stored, last), kv_head);
-    if (appends && position < last) append<kHeadDim>(a, s, tile, position - first, page);
-    ptx::async_wait<0>();
+  for (int i = 0, first = range.first; first < range.last; ++i, first += step) {
+    const int last = min(range.last, first + step);
+    if (appends && position < last) append<kHeadDim, kHalves>(a, s, tile(i % 2), position - first, page);
+    if (first < stored) ptx::barrier_wait(barriers + i % 2, i / 2 % 2);
     __syncthreads();
-    add_tile<kHeadDim>(s, tile, a.tile_keys * kHeadDim, last - first, run);
+    add_tile<kHeadDim, kHalves>(s, tile(i % 2), last - first, run);
+    load(i % 2, first + 2 * step);
   }
 
-  const int pair = threadIdx.x % S::kPairs, group = threadIdx.x / S::kPairs;
-  if (group < S::kKeyGroups) reinterpret_cast<float2*>(s.sums[group])[pair] = run.context;
+  reinterpret_cast<float4*>(s.sums[threadIdx.x / S::kQuads])[threadIdx.x % S::kQuads] = run.context;
   __syncthreads();
   for (int i = threadIdx.x; i < kHeadDim; i += kThreads) {
     float sum = 0.f;
@@ -317,10 +379,11 @@ __global__ void __launch_bounds__(kThreads)
 
 template <int kHeadDim>
 void launch_decode_attention(Queue& queue, const DecodeAttentionArgs& a) {
+  const int key_bytes = 2 * a.halves * kHeadDim * static_cast<int>(sizeof(float16));
   launch(queue,
-         LaunchShape{dim3(kCluster, a.heads), kThreads,
-                     static_cast<std::size_t>(a.tile_keys) * kHeadDim * 4 * sizeof(float16), kCluster},
-         decode_attention_kernel<kHeadDim>, a);
+         LaunchShape{dim3(kCluster, a.heads), kThreads, static_cast<std::size_t>(a.tile_keys * key_bytes),
+                     kCluster},
+         a.halves == 2 ? decode_attention_kernel<kHeadDim, 2> : decode_attention_kernel<kHeadDim, 1>, a);
 }
 
 }  // namespace

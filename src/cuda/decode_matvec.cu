@@ -4,36 +4,44 @@
 // of long rows, its own slice of the columns) through a private ring in shared memory, filled by bulk copies.
 // A warp needs no barrier with other warps until its sums are done. The ring is filled before the kernel
 // waits for its input, so weights arrive while the kernel in front still computes. The vector stays in
-// registers, 8 columns of each 256 per lane.
+// registers: as float32, or beside int8 and int4 weights as 16-bit integers, see lane_vector.h.
 #include <algorithm>
 #include <bit>
 
 #include "cuda/decode.h"
 #include "cuda/greedy.h"
+#include "cuda/lane_vector.h"
 #include "cuda/launch.h"
 #include "cuda/math.h"
 #include "cuda/ptx.h"
+#include "cuda/weight_values.h"
 
 namespace carat::cuda {
 namespace {
 
 constexpr int kWarpsShift = 3, kWarps = 1 << kWarpsShift, kThreads = 32 * kWarps, kMostStages = 8,
-              kMostSliceCols = 1536, kMostSlices = 8;
+              kMostSlices = 8;
 /// Weights in flight per CTA. More only lengthens the queue in front of the small reads that the next product
 /// waits for.
 constexpr int kRingBytes = 48 * 1024;
 /// CTAs on a multiprocessor: this product and the next. With a third one in flight all three slow down.
 constexpr int kResident = 2;
-constexpr int kChunks = kMostSliceCols / 256;  // 16-byte loads of a lane per slice
-constexpr int kSharedVector = 4096;            // longer plain vectors go straight to registers
+constexpr int kSharedVector = 4096;  // longer plain vectors go straight to registers
+/// The most rows that a warp brings on chip with one copy: about 3 KB in any format.
+constexpr int most_copy_rows(WeightFormat format) {
+  return format == WeightFormat::bf16 ? 1 : format == WeightFormat::int8 ? 2 : 4;
+}
 
-/// How a CTA's share of the outputs is laid out over its warps. Everything is a shift: a division is twenty
-/// instructions, and a kernel that runs for two microseconds can't afford to fetch much code.
+/// How a CTA's share of the outputs is laid out over its warps: copy_rows neighbours for the first warp, the
+/// next ones for the second, and round again. Everything is a shift: a division is twenty instructions, and a
+/// kernel that runs for two microseconds can't afford to fetch much code.
 struct Share {
-  int first, count;  // outputs of this CTA
-  int rows_shift;    // 1 when gated: two rows of W per output
-  int slice, group, groups_shift;
-  const bfloat16* base;  // this warp's first item
+  int first, count;       // outputs of this CTA
+  int rows_shift;         // 1 when gated: two rows of W per output
+  int slice;              // of this warp: its columns of every row
+  int warp_first;         // output of the CTA with which this warp begins
+  int rounds;             // of this warp
+  const std::byte* base;  // the CTA's first row, at this warp's slice
 
   __device__ Share(const MatvecArgs& a) {
     const int cta = blockIdx.x, warp = threadIdx.x / 32;
@@ -41,73 +49,85 @@ struct Share {
     count = a.outputs_each + (cta < a.outputs_rest ? 1 : 0);
     rows_shift = a.output.finish == VectorFinish::gated_gelu ? 1 : 0;
     slice = warp & ((1 << a.slices_shift) - 1);
-    group = warp >> a.slices_shift;
-    groups_shift = kWarpsShift - a.slices_shift;
-    base = a.w.data + static_cast<std::size_t>(first + group) * a.w.cols + slice * a.slice_cols;
+    warp_first = (warp >> a.slices_shift) * a.copy_rows;
+    rounds = slice < a.slices ? a.rounds + (warp_first < count - a.rounds * a.round_outputs ? 1 : 0) : 0;
+    base = a.w.data + row_offset(a, first) + slice * a.slice_bytes;
   }
-  /// Items (slices of rows) of this warp.
-  __device__ int items() const {
-    return count > group ? (((count - group - 1) >> groups_shift) + 1) << rows_shift : 0;
+  static __device__ std::size_t row_offset(const MatvecArgs& a, unsigned row) {
+    return static_cast<std::size_t>(row) * static_cast<unsigned>(a.row_bytes);
   }
-  /// Number of an item among the CTA's rows.
-  __device__ int index(int item) const {
-    return ((group + (item >> rows_shift << groups_shift)) << rows_shift) + (item & rows_shift);
-  }
-  __device__ const bfloat16* address(const MatvecArgs& a, int item) const {
-    const std::size_t row = (item >> rows_shift << groups_shift) + (item & rows_shift) * (a.w.rows >> 1);
-    return base + row * a.w.cols;
+  __device__ int steps() const { return rounds << rows_shift; }
+};
+
+/// Neighbouring rows that a warp brings on chip with one copy. Its gate rows, or its only ones, come first,
+/// then its up rows.
+struct Step {
+  int first, count;  // outputs of the CTA
+  int half;          // 1: their up rows
+
+  __device__ Step(const MatvecArgs& a, const Share& share, int index) {
+    half = index >= share.rounds ? 1 : 0;
+    first = share.warp_first + (index - half * share.rounds) * a.round_outputs;
+    count = min(a.copy_rows, share.count - first);
   }
 };
 
-/// One warp's ring of weight slices.
+/// One warp's ring of weights, a step per stage.
 class Ring {
  public:
+  /// Every lane starts one stage: the sooner the copies are under way, the better.
   __device__ Ring(const MatvecArgs& a, const Share& share, unsigned char* memory, uint64_t* barriers)
       : a_(a),
         share_(share),
         memory_(memory),
         barriers_(barriers),
-        bytes_(a.slice_cols * 2),
-        items_(share.items()) {
-    if (threadIdx.x % 32 == 0) {
-      policy_ = ptx::policy_evict_first();
-#pragma unroll 1
-      for (int s = 0; s < a.stages; ++s) ptx::barrier_init(barriers_ + s, 1);
+        bytes_(min(a.slice_bytes, a.row_bytes - share.slice * a.slice_bytes)) {
+    const int lane = threadIdx.x % 32;
+    if (lane < a.stages) {
+      ptx::barrier_init(barriers_ + lane, 1);
       ptx::fence_barrier_init();
-#pragma unroll 1
-      for (int i = 0; i < a.stages; ++i) start(i, i);
+      start(lane, lane);
     }
     __syncwarp();
   }
 
-  __device__ const uint4* wait() const {
+  /// The current stage; its rows lie slice_bytes apart.
+  __device__ const unsigned char* wait() const {
     ptx::barrier_wait(barriers_ + stage_, parity_);
-    return reinterpret_cast<const uint4*>(memory_ + stage_ * bytes_);
+    return stage(stage_);
   }
-  /// The current item has been read by all lanes: its place takes the item `stages` further on.
-  __device__ void advance(int item) {
+  /// All lanes have read the stage of step `index`: its place takes the step `stages` further on.
+  __device__ void advance(int index) {
     __syncwarp();
-    if (threadIdx.x % 32 == 0) start(item + a_.stages, stage_);
+    if (threadIdx.x % 32 == 0) start(index + a_.stages, stage_);
     if (++stage_ == a_.stages) {
       stage_ = 0;
       parity_ ^= 1;
     }
   }
-  __device__ int items() const { return items_; }
 
  private:
-  __device__ void start(int item, int stage) {
-    if (item >= items_) return;
-    ptx::barrier_expect(barriers_ + stage, bytes_);
-    ptx::bulk_copy(memory_ + stage * bytes_, share_.address(a_, item), bytes_, barriers_ + stage, policy_);
+  __device__ unsigned char* stage(int index) const { return memory_ + index * a_.copy_rows * a_.slice_bytes; }
+  __device__ void start(int index, int stage_index) const {
+    if (index >= share_.steps()) return;
+    const Step s(a_, share_, index);
+    uint64_t* barrier = barriers_ + stage_index;
+    const std::byte* from = share_.base + Share::row_offset(a_, s.first + s.half * (a_.w.rows >> 1));
+    ptx::barrier_expect(barrier, s.count * bytes_);
+    // Whole rows follow each other without a gap.
+    const int copies = a_.slices == 1 ? 1 : s.count, bytes = a_.slices == 1 ? s.count * bytes_ : bytes_;
+    const uint64_t policy = ptx::policy_evict_first();
+#pragma unroll 1
+    for (int i = 0; i < copies; ++i)
+      ptx::bulk_copy(stage(stage_index) + i * a_.slice_bytes, from + i * a_.row_bytes, bytes, barrier,
+                     policy);
   }
 
   const MatvecArgs& a_;
   const Share& share_;
   unsigned char* memory_;
   uint64_t* barriers_;
-  uint64_t policy_ = 0;
-  int bytes_, items_, stage_ = 0;
+  int bytes_, stage_ = 0;
   uint32_t parity_ = 0;
 };
 
@@ -146,6 +166,12 @@ __device__ inline float4 block_sums(float4 v, float4* scratch) {
   return total;
 }
 
+/// Columns [4 i, 4 i + 4) of a token's embedding.
+__device__ float4 embedding4(const Matrix& table, int token, int i) {
+  return make_float4(load_value(table, token, 4 * i), load_value(table, token, 4 * i + 1),
+                     load_value(table, token, 4 * i + 2), load_value(table, token, 4 * i + 3));
+}
+
 /// Computes x and the vector that the product needs of it; leaves the vector in shared memory. With y =
 /// branch * gain and c = 1 / rms(branch), |x + c y|^2 = |x|^2 + 2 c x.y + c^2 |y|^2: both norms need only one
 /// round of sums.
@@ -156,9 +182,7 @@ __device__ void prepare_vector(const MatvecArgs& a, const Gains<kVectors>& gains
   const int d = a.w.cols, vectors = d / 4;
   const bool embedding = in.source == VectorSource::embedding;
   const float4 zero = make_float4(0.f, 0.f, 0.f, 0.f);
-  const uint2* row = nullptr;
-  if (embedding)
-    row = reinterpret_cast<const uint2*>(in.embedding + static_cast<std::size_t>(__ldcg(in.token)) * d);
+  const int token = embedding ? __ldcg(in.token) : 0;
   float4 x[kVectors], y[kVectors], sums = zero;  // |branch|^2, |x|^2, x.y, |y|^2
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
@@ -166,8 +190,7 @@ __device__ void prepare_vector(const MatvecArgs& a, const Gains<kVectors>& gains
     x[v] = y[v] = zero;
     if (i >= vectors) continue;
     if (embedding) {
-      const uint2 q = row[i];
-      x[v] = make_float4(low_bf16(q.x), high_bf16(q.x), low_bf16(q.y), high_bf16(q.y));
+      x[v] = embedding4(in.embedding, token, i);
     } else {
       const float4 branch = load4(in.branch, i);
       x[v] = load4(in.in, i);
@@ -191,56 +214,40 @@ __device__ void prepare_vector(const MatvecArgs& a, const Gains<kVectors>& gains
     if (in.x_out && blockIdx.x == 0) reinterpret_cast<float4*>(in.x_out)[i] = r;
     if (in.norm_gain)
       r = times(make_float4(r.x * scale, r.y * scale, r.z * scale, r.w * scale), gains.norm[v]);
-    reinterpret_cast<float4*>(vector)[i] = r;
+    reinterpret_cast<float4*>(vector)[swizzled(i)] = r;
   }
 }
 
-/// The lane's share of its warp's slice of `from`: chunk c holds columns 8 (32 c + lane) and on.
-__device__ void load_share(const float* from, int slice_cols, float (&x)[kChunks * 8]) {
-#pragma unroll
-  for (int c = 0; c < kChunks; ++c) {
-    const int chunk = c * 32 + static_cast<int>(threadIdx.x) % 32;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float4 v =
-          chunk * 8 < slice_cols ? load4(from, chunk * 2 + half) : make_float4(0.f, 0.f, 0.f, 0.f);
-      float* to = x + c * 8 + half * 4;
-      to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
-    }
-  }
-}
-
-__device__ float multiply(const uint4* w, int slice_chunks, const float (&x)[kChunks * 8]) {
-  float even = 0.f, odd = 0.f;
-#pragma unroll
-  for (int c = 0; c < kChunks; ++c) {
-    const int chunk = c * 32 + static_cast<int>(threadIdx.x) % 32;
-    if (chunk >= slice_chunks) continue;
-    const uint4 q = w[chunk];
-    const float* v = x + c * 8;
-    even += low_bf16(q.x) * v[0];
-    odd += high_bf16(q.x) * v[1];
-    even += low_bf16(q.y) * v[2];
-    odd += high_bf16(q.y) * v[3];
-    even += low_bf16(q.z) * v[4];
-    odd += high_bf16(q.z) * v[5];
-    even += low_bf16(q.w) * v[6];
-    odd += high_bf16(q.w) * v[7];
-  }
-  return even + odd;
-}
-
-/// All products of this warp; sums[slice][row of the CTA]. One row at a time: a warp has a thousand cycles
+/// All products of this warp; sums[slice][row of the CTA]. One step at a time: a warp has a thousand cycles
 /// for each until memory delivers the next one, so a short loop is worth more than overlapped reductions.
+/// Short rows go in pairs, which share the latency of their sums.
+template <WeightFormat kFormat>
 __device__ void multiply_rows(const MatvecArgs& a, const Share& share, Ring& ring,
-                              const float (&x)[kChunks * 8], float* sums) {
+                              const LaneVector<kFormat>& x, float* sums) {
+  constexpr int kTogether = most_copy_rows(kFormat) > 1 ? 2 : 1;
   float* mine = sums + share.slice * (share.count << share.rows_shift);
+  const int cols = min(a.slice_cols, a.w.cols - share.slice * a.slice_cols), steps = share.steps();
 #pragma unroll 1
-  for (int item = 0; item < ring.items(); ++item) {
-    const float sum = multiply(ring.wait(), a.slice_cols / 8, x);
-    ring.advance(item);
-    const float total = warp_sum(sum);
-    if (threadIdx.x % 32 == 0) mine[share.index(item)] = total;
+  for (int i = 0; i < steps; ++i) {
+    const Step step(a, share, i);
+    const unsigned char* w = ring.wait();
+#pragma unroll 1
+    for (int row = 0; row < step.count; row += kTogether, w += kTogether * a.slice_bytes) {
+      float total[kTogether];
+#pragma unroll
+      for (int r = 0; r < kTogether; ++r) total[r] = x.dot(w + r * a.slice_bytes, cols);
+#pragma unroll
+      for (int offset = 16; offset > 0; offset /= 2)
+#pragma unroll
+        for (int r = 0; r < kTogether; ++r) total[r] += __shfl_xor_sync(kAllLanes, total[r], offset);
+#pragma unroll
+      for (int r = 0; r < kTogether; ++r) {
+        const int output = step.first + row + r;
+        if (threadIdx.x % 32 == r && row + r < step.count)
+          mine[(output << share.rows_shift) + step.half] = total[r];
+      }
+    }
+    ring.advance(i);
   }
 }
 
@@ -259,9 +266,8 @@ __device__ float per_layer_factor(const MatvecArgs& a, const Share& share, float
   if (threadIdx.x >= share.count) return 0.f;
   const float scale = rsqrtf(square_sum / static_cast<float>(a.w.rows) + a.input.eps) * f.project_scale;
   const int i = share.first + static_cast<int>(threadIdx.x), token = __ldcg(a.input.token);
-  const bfloat16* row = f.table + (token < f.table_rows ? token : 0) * f.table_stride;
-  return (__ldcg(f.raw + i) * scale * f.gain[i] + __bfloat162float(row[i]) * f.table_scale) *
-         0.7071067811865476f;
+  const float table = load_value(f.table, token < f.table.rows ? token : 0, f.table_column + i);
+  return (__ldcg(f.raw + i) * scale * f.gain[i] + table * f.table_scale) * 0.7071067811865476f;
 }
 
 __device__ __noinline__ void write_logits(const MatvecArgs& a, const Share& share, float* sums,
@@ -290,13 +296,13 @@ __device__ __noinline__ void write_logits(const MatvecArgs& a, const Share& shar
 /// Adds the slices in order and turns sums into outputs.
 __device__ void write_outputs(const MatvecArgs& a, const Share& share, float* sums, float factor,
                               Candidate* best) {
-  const int rows = share.count << share.rows_shift, slices = 1 << a.slices_shift;
+  const int rows = share.count << share.rows_shift;
   __syncthreads();
-  if (slices > 1) {
+  if (a.slices > 1) {
 #pragma unroll 1
     for (int i = threadIdx.x; i < rows; i += kThreads)
 #pragma unroll 1
-      for (int s = 1; s < slices; ++s) sums[i] += sums[s * rows + i];
+      for (int s = 1; s < a.slices; ++s) sums[i] += sums[s * rows + i];
     __syncthreads();
   }
   if (a.output.finish == VectorFinish::logits) {
@@ -312,16 +318,16 @@ __device__ void write_outputs(const MatvecArgs& a, const Share& share, float* su
   }
 }
 
-template <int kVectors>
+template <WeightFormat kFormat, int kVectors>
 __global__ void __launch_bounds__(kThreads, kResident) matvec_kernel(const __grid_constant__ MatvecArgs a) {
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ uint64_t barriers[kWarps][kMostStages];
   __shared__ float4 scratch[kWarps];
   __shared__ float factor_scratch[kWarps];
   __shared__ Candidate best[kWarps];
-  const int warp = threadIdx.x / 32, ring_bytes = a.stages * a.slice_cols * 2;
+  const int warp = threadIdx.x / 32, ring_bytes = a.stages * a.copy_rows * a.slice_bytes;
   float* vector = reinterpret_cast<float*>(shared + kWarps * ring_bytes);
-  float* sums = vector + (a.w.cols <= kSharedVector ? a.w.cols : 0);
+  float* sums = vector + (a.w.cols <= kSharedVector ? round_up(a.w.cols, 16) : 0);
   const Share share(a);
   if (!a.late) ptx::launch_dependents();
   Ring ring(a, share, shared + warp * ring_bytes, barriers[warp]);
@@ -331,19 +337,21 @@ __global__ void __launch_bounds__(kThreads, kResident) matvec_kernel(const __gri
   ptx::wait_for_dependencies();
   if (a.late) ptx::launch_dependents();
 
-  float x[kChunks * 8];
+  const float4* vectors = reinterpret_cast<const float4*>(vector);
+  LaneVector<kFormat> x;
+  const int first_col = share.slice * a.slice_cols, cols = min(a.slice_cols, a.w.cols - first_col);
   if (a.w.cols <= kSharedVector) {
     if (a.input.source == VectorSource::plain) {
 #pragma unroll 4
       for (int i = threadIdx.x; i < a.w.cols / 4; i += kThreads)
-        reinterpret_cast<float4*>(vector)[i] = load4(a.input.in, i);
+        reinterpret_cast<float4*>(vector)[swizzled(i)] = load4(a.input.in, i);
     } else {
       prepare_vector<kVectors>(a, gains, vector, scratch);
     }
     __syncthreads();
-    load_share(vector + share.slice * a.slice_cols, a.slice_cols, x);
+    x.load(cols, [&](int i) { return vectors[swizzled(first_col / 4 + i)]; });
   } else {
-    load_share(a.input.in + share.slice * a.slice_cols, a.slice_cols, x);
+    x.load(cols, [&](int i) { return load4(a.input.in + first_col, i); });
   }
   multiply_rows(a, share, ring, x, sums);
   write_outputs(a, share, sums, factor, best);
@@ -374,34 +382,63 @@ __global__ void __launch_bounds__(kThreads)
   if (i == 0 && *token < 0) *token = max(0, drawn[~*token]);
 }
 
+/// Columns per slice when a row is split into `slices`; 0 when it can't be. Groups of int8 and int4 stay
+/// whole, so the last slices may have fewer columns or none.
+int slice_columns(WeightFormat format, int cols, int slices) {
+  if (format == WeightFormat::bf16) return cols % (8 * slices) == 0 ? cols / slices : 0;
+  return slices == 1 ? cols : divide_up(divide_up(cols, kGroupCols), slices) * kGroupCols;
+}
+
 /// The fewest slices whose share of the vector fits a lane's registers; 0 when there is no such number.
-int slices_of(int cols) {
+int slices_of(WeightFormat format, int cols) {
   for (int slices = 1; slices <= kMostSlices; slices *= 2) {
-    if (cols % (8 * slices) == 0 && cols / slices <= kMostSliceCols) return slices;
+    const int slice = slice_columns(format, cols, slices);
+    if (slice > 0 && slice <= kMostSliceCols) return slices;
   }
   return 0;
 }
 
-}  // namespace
-
-bool matvec_supports(int cols) { return slices_of(cols) > 0; }
-
-void matvec(Queue& queue, MatvecArgs args) {
-  const int slices = slices_of(args.w.cols), gated = args.output.finish == VectorFinish::gated_gelu ? 1 : 0;
+template <WeightFormat kFormat>
+void launch_matvec(Queue& queue, MatvecArgs args) {
+  const int cols = args.w.cols, slices = slices_of(kFormat, cols),
+            gated = args.output.finish == VectorFinish::gated_gelu ? 1 : 0;
   const int outputs = args.w.rows >> gated, ctas = std::min(queue.sm_count, outputs);
   args.slices_shift = std::countr_zero(static_cast<unsigned>(slices));
-  args.slice_cols = args.w.cols / slices;
-  args.stages = std::clamp(kRingBytes / (kWarps * args.slice_cols * 2), 2, kMostStages);
+  args.slice_cols = slice_columns(kFormat, cols, slices);
+  args.slices = divide_up(cols, args.slice_cols);
+  args.row_bytes = packed_row_bytes(kFormat, cols);
+  args.slice_bytes = packed_row_bytes(kFormat, args.slice_cols);
   args.outputs_each = outputs / ctas;
   args.outputs_rest = outputs % ctas;
-  const std::size_t vector = args.w.cols <= kSharedVector ? args.w.cols : 0;
-  const std::size_t sums = static_cast<std::size_t>(divide_up(outputs, ctas) << gated) * slices;
-  const std::size_t ring = static_cast<std::size_t>(kWarps) * args.stages * args.slice_cols * 2;
-  const std::size_t bytes = ring + (vector + sums) * 4;
+  const int groups = kWarps >> args.slices_shift;
+  args.copy_rows = std::clamp(divide_up(divide_up(outputs, ctas), groups), 1, most_copy_rows(kFormat));
+  args.round_outputs = args.copy_rows * groups;
+  args.rounds = args.outputs_each / args.round_outputs;
+  const int stage_bytes = kWarps * args.copy_rows * args.slice_bytes;
+  args.stages = std::clamp(kRingBytes / stage_bytes, 2, kMostStages);
+  const std::size_t vector = cols <= kSharedVector ? round_up(cols, 16) : 0;
+  const std::size_t sums = static_cast<std::size_t>(divide_up(outputs, ctas) << gated) * args.slices;
+  const std::size_t bytes = static_cast<std::size_t>(args.stages * stage_bytes) + (vector + sums) * 4;
   constexpr int kFewVectors = 2, kManyVectors = 4;  // float4 per thread of the residual stream
-  const bool few = args.w.cols <= kFewVectors * kThreads * 4;
-  launch(queue, few ? matvec_kernel<kFewVectors> : matvec_kernel<kManyVectors>, dim3(ctas), kThreads, bytes,
-         args);
+  // One kernel for all products of most models: its code stays cached.
+  const bool few = args.input.source == VectorSource::plain || cols <= kFewVectors * kThreads * 4;
+  launch(queue, few ? matvec_kernel<kFormat, kFewVectors> : matvec_kernel<kFormat, kManyVectors>, dim3(ctas),
+         kThreads, bytes, args);
+}
+
+}  // namespace
+
+bool matvec_supports(WeightFormat format, int cols) { return slices_of(format, cols) > 0; }
+
+void matvec(Queue& queue, const MatvecArgs& args) {
+  switch (args.w.format) {
+    case WeightFormat::int8:
+      return launch_matvec<WeightFormat::int8>(queue, args);
+    case WeightFormat::int4:
+      return launch_matvec<WeightFormat::int4>(queue, args);
+    default:
+      return launch_matvec<WeightFormat::bf16>(queue, args);
+  }
 }
 
 void pick_candidate(Queue& queue, const float* values, const int32_t* ids, int count, int32_t* drawn,

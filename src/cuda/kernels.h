@@ -5,8 +5,11 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <unordered_map>
+
+#include "model/weights.h"
 
 namespace carat::cuda {
 
@@ -40,9 +43,11 @@ struct PartialSums {
 
 // ---- matmul.cu: y[t] = W x[t]
 
+/// [rows, cols], cols a multiple of 8, in one of the layouts of packed_rows.h.
 struct Matrix {
-  const bfloat16* data;  // [rows, cols], cols a multiple of 8
+  const std::byte* data;
   int rows, cols;
+  WeightFormat format = WeightFormat::bf16;  // or int8, int4
 };
 
 enum class Finish {
@@ -82,7 +87,7 @@ PartialSums matmul_partial(Queue& queue, const Matrix& w, Split x, int tokens, W
 
 struct EmbedArgs {
   const int32_t* tokens;
-  const bfloat16* table;
+  Matrix table;
   float scale;
   const float* norm;
   float eps;
@@ -109,8 +114,8 @@ void add_norm(Queue& queue, const AddNormArgs& args, int rows);
 /// slice.
 struct PerLayerInputArgs {
   const int32_t* tokens;
-  const bfloat16* table;  // [table_rows, layers * ple_dim]
-  int table_rows, layers, ple_dim;
+  Matrix table;  // [table rows, layers * ple_dim]
+  int layers, ple_dim;
   float project_scale, table_scale, eps;
   const float* gain;
   float* ple;  // [rows, layers * ple_dim], in place
@@ -204,12 +209,12 @@ struct MoeArgs {
   int d_model, experts, chosen, width;
   float eps;
   const float* x;  // residual [rows, d_model]
-  const bfloat16* router;
+  Matrix router;
   const float* router_scale;
   const float* expert_scale;
   const float* pre;
-  const bfloat16* gate_up;
-  const bfloat16* down;
+  Matrix gate_up;
+  Matrix down;
   float* input;             // scratch [rows, d_model]
   float* scores;            // scratch [rows, experts]
   int32_t* chosen_experts;  // scratch [rows, chosen]

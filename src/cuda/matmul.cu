@@ -2,12 +2,15 @@
 //
 // A CTA owns 128 rows of W and a tile of tokens; its eight warps split that tile. Shared rows are 128 bytes
 // whose 16-byte chunks are permuted by the row number, so that ldmatrix meets no bank twice. With few tiles
-// the columns are split over CTAs, which leave partial sums that the consumer adds in a fixed order.
+// the columns are split over CTAs, which leave partial sums that the consumer adds in a fixed order. int8 and
+// int4 weights pass through registers, where they become bfloat16 integers; their scales multiply the float32
+// sums of a block.
 #include <algorithm>
 
 #include "cuda/launch.h"
 #include "cuda/matmul.h"
 #include "cuda/ptx.h"
+#include "cuda/weight_values.h"
 
 namespace carat::cuda {
 namespace {
@@ -18,27 +21,71 @@ constexpr int kChunks = kDepth / 8;  // 16-byte chunks per shared row
 
 __device__ inline int chunk_offset(int row, int chunk) { return (row * kChunks + (chunk ^ (row % 8))) * 8; }
 
-template <int kTokens, int kPasses, bool kGated>
-struct Tile {
-  static constexpr int kWarpRows = kTokens == 128 ? 2 : 4, kWarpColumns = 8 / kWarpRows;
-  static constexpr int kRowTiles = kTileRows / kWarpRows / 16, kTokenTiles = kTokens / kWarpColumns / 8;
-  static constexpr int kStageElements = (kTileRows + kTokens * kPasses) * kDepth;
-  static constexpr int kSharedBytes = kStages * kStageElements * 2;
+/// The weights' way into a stage, in two halves so that the loads of int8 and int4 are in flight while the
+/// tensor cores work on another stage. Outside the matrix a stage gets zeros.
+template <WeightFormat kFormat, bool kGated>
+class TileWeights {
+ public:
+  static constexpr bool kScaled = kFormat != WeightFormat::bf16;
+  static constexpr int kBlocks = kScaled ? kDepth / block_cols(kFormat) : 0;  // per row of a stage
+  static constexpr int kScaleElements = 2 * kTileRows * kBlocks;              // float32, behind the weights
 
-  // Starts the copy of columns [column, column + kDepth) into one stage; outside the matrices it writes
-  // zeros.
-  static __device__ void load(const MatmulArgs& a, bfloat16* stage, int first_row, int first_token,
-                              int column) {
+  // Starts loading columns [column, column + kDepth).
+  __device__ void fetch(const MatmulArgs& a, bfloat16* stage, int first_row, int column) {
 #pragma unroll
-    for (int i = 0; i < kTileRows * kChunks / kThreads; ++i) {
+    for (int i = 0; i < kPerThread; ++i) {
       const int at = i * kThreads + static_cast<int>(threadIdx.x), row = at / kChunks, chunk = at % kChunks;
-      const int tile_row = first_row + row;
+      const int tile_row = first_row + row, first = column + chunk * 8;
       const int source = kGated ? gated_row(tile_row, a.w.rows) : tile_row;
       const int pair = tile_row / 32 * 16 + tile_row % 16;
-      const bool valid = (kGated ? pair < a.w.rows / 2 : source < a.w.rows) && column + chunk * 8 < a.w.cols;
-      const std::size_t from = static_cast<std::size_t>(source) * a.w.cols + column + chunk * 8;
-      ptx::async_copy16(stage + chunk_offset(row, chunk), a.w.data + (valid ? from : 0), valid);
+      const bool valid = (kGated ? pair < a.w.rows / 2 : source < a.w.rows) && first < a.w.cols;
+      const std::byte* from =
+          a.w.data + static_cast<std::size_t>(valid ? source : 0) * packed_row_bytes(kFormat, a.w.cols);
+      if constexpr (kScaled) {
+        eights_[i] = {};
+        if (valid) eights_[i].load(from, first, a.w.cols);
+      } else {
+        ptx::async_copy16(stage + chunk_offset(row, chunk), from + (valid ? value_offset(kFormat, first) : 0),
+                          valid);
+      }
     }
+  }
+
+  // Writes what fetch() has loaded, where that is not done by the copy engine.
+  __device__ void place(bfloat16* stage, float* scales) const {
+    if constexpr (kScaled) {
+#pragma unroll
+      for (int i = 0; i < kPerThread; ++i) {
+        const int at = i * kThreads + static_cast<int>(threadIdx.x), row = at / kChunks, chunk = at % kChunks;
+        *reinterpret_cast<uint4*>(stage + chunk_offset(row, chunk)) = eights_[i].pairs();
+        if (chunk % (kChunks / kBlocks) == 0) {
+          const int block = chunk / (kChunks / kBlocks);
+          scales[block * kTileRows + row] = eights_[i].scale();
+        }
+      }
+    }
+  }
+
+ private:
+  static constexpr int kPerThread = kTileRows * kChunks / kThreads;
+
+  Eight<kFormat> eights_[kPerThread];
+};
+
+template <WeightFormat kFormat, int kTokens, int kPasses, bool kGated>
+struct Tile {
+  using Weights = TileWeights<kFormat, kGated>;
+  static constexpr int kWarpRows = kTokens == 128 ? 2 : 4, kWarpColumns = 8 / kWarpRows;
+  static constexpr int kRowTiles = kTileRows / kWarpRows / 16, kTokenTiles = kTokens / kWarpColumns / 8;
+  static constexpr int kScalesAt = (kTileRows + kTokens * kPasses) * kDepth;
+  static constexpr int kStageElements = kScalesAt + Weights::kScaleElements;
+  static constexpr int kSharedBytes = kStages * kStageElements * 2;
+  using Sums = float[kRowTiles][kTokenTiles][4];
+
+  static __device__ float* scales(bfloat16* stage) { return reinterpret_cast<float*>(stage + kScalesAt); }
+
+  // Starts the copy of columns [column, column + kDepth) of x.
+  static __device__ void load_tokens(const MatmulArgs& a, bfloat16* stage, int first_token, int column) {
 #pragma unroll
     for (int i = 0; i < kTokens * kPasses * kChunks / kThreads; ++i) {
       const int at = i * kThreads + static_cast<int>(threadIdx.x), row = at / kChunks, chunk = at % kChunks;
@@ -50,12 +97,35 @@ struct Tile {
     }
   }
 
-  static __device__ void multiply(const bfloat16* stage, float (&acc)[kRowTiles][kTokenTiles][4]) {
+  static __device__ void multiply(bfloat16* stage, Sums& acc) {
+    if constexpr (Weights::kScaled) {
+      constexpr int kBlockSteps = kDepth / 16 / Weights::kBlocks;
+      const int row0 = threadIdx.x / 32 / kWarpColumns * kRowTiles * 16 + threadIdx.x % 32 / 4;
+#pragma unroll
+      for (int block = 0; block < Weights::kBlocks; ++block) {
+        Sums sums = {};
+        multiply_steps<kBlockSteps>(stage, block * kBlockSteps, sums);
+        const float* scale = scales(stage) + block * kTileRows + row0;
+#pragma unroll
+        for (int m = 0; m < kRowTiles; ++m)
+#pragma unroll
+          for (int n = 0; n < kTokenTiles; ++n)
+#pragma unroll
+            for (int c = 0; c < 4; ++c) acc[m][n][c] += scale[m * 16 + c / 2 * 8] * sums[m][n][c];
+      }
+    } else {
+      multiply_steps<kDepth / 16>(stage, 0, acc);
+    }
+  }
+
+  // acc += the products of 16 kSteps columns
+  template <int kSteps>
+  static __device__ void multiply_steps(const bfloat16* stage, int first, Sums& acc) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int row0 = warp / kWarpColumns * kRowTiles * 16, token0 = warp % kWarpColumns * kTokenTiles * 8;
     const bfloat16* tokens = stage + kTileRows * kDepth;
 #pragma unroll
-    for (int k = 0; k < kDepth / 16; ++k) {
+    for (int k = first; k < first + kSteps; ++k) {
       uint32_t w[kRowTiles][4];
 #pragma unroll
       for (int m = 0; m < kRowTiles; ++m)
@@ -76,8 +146,7 @@ struct Tile {
     }
   }
 
-  static __device__ void store(const MatmulArgs& a, const float (&acc)[kRowTiles][kTokenTiles][4],
-                               int first_row, int first_token) {
+  static __device__ void store(const MatmulArgs& a, const Sums& acc, int first_row, int first_token) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int row0 = first_row + warp / kWarpColumns * kRowTiles * 16 + lane / 4;
     const int token0 = first_token + warp % kWarpColumns * kTokenTiles * 8 + lane % 4 * 2;
@@ -100,9 +169,9 @@ struct Tile {
   }
 };
 
-template <int kTokens, int kPasses, bool kGated>
+template <WeightFormat kFormat, int kTokens, int kPasses, bool kGated>
 __global__ void __launch_bounds__(kThreads, 2) tiled_kernel(MatmulArgs a) {
-  using T = Tile<kTokens, kPasses, kGated>;
+  using T = Tile<kFormat, kTokens, kPasses, kGated>;
   extern __shared__ __align__(128) unsigned char shared[];
   bfloat16* stages = reinterpret_cast<bfloat16*>(shared);
   const int first_token = blockIdx.x * kTokens, first_row = blockIdx.y * kTileRows;
@@ -111,20 +180,30 @@ __global__ void __launch_bounds__(kThreads, 2) tiled_kernel(MatmulArgs a) {
   if (!a.output.late) ptx::launch_dependents();
   ptx::wait_for_dependencies();
   if (a.output.late) ptx::launch_dependents();
+  typename T::Weights weights;
+  const auto stage_of = [&](int step) { return stages + (step - begin) % kStages * T::kStageElements; };
   const auto load = [&](int step) {
-    if (step < end)
-      T::load(a, stages + (step - begin) % kStages * T::kStageElements, first_row, first_token,
-              step * kDepth);
+    if (step < end) {
+      weights.fetch(a, stage_of(step), first_row, step * kDepth);
+      T::load_tokens(a, stage_of(step), first_token, step * kDepth);
+    }
     ptx::async_commit();
   };
-  for (int s = 0; s < kStages - 1; ++s) load(begin + s);
-  float acc[T::kRowTiles][T::kTokenTiles][4] = {};
+  const auto place = [&](int step) {
+    if (step < end) weights.place(stage_of(step), T::scales(stage_of(step)));
+  };
+  for (int s = 0; s < kStages - 1; ++s) {
+    load(begin + s);
+    place(begin + s);
+  }
+  typename T::Sums acc = {};
   for (int step = begin; step < end; ++step) {
     ptx::async_wait<kStages - 2>();
     __syncthreads();  // this step's copies of all threads have landed, and the stage loaded next is no longer
                       // read
     load(step + kStages - 1);
-    T::multiply(stages + (step - begin) % kStages * T::kStageElements, acc);
+    T::multiply(stage_of(step), acc);
+    place(step + kStages - 1);
   }
   T::store(a, acc, first_row, first_token);
 }
@@ -142,26 +221,35 @@ __global__ void __launch_bounds__(kThreads) gelu_times_kernel(MatmulArgs a, Part
   }
 }
 
-template <int kTokens, int kPasses, bool kGated>
+template <WeightFormat kFormat, int kTokens, int kPasses, bool kGated>
 void launch_tiled(Queue& queue, const MatmulArgs& a) {
   const dim3 grid(divide_up(a.tokens, kTokens), divide_up(a.w.rows, kTileRows), a.splits);
-  launch(queue, tiled_kernel<kTokens, kPasses, kGated>, grid, kThreads,
-         Tile<kTokens, kPasses, kGated>::kSharedBytes, a);
+  launch(queue, tiled_kernel<kFormat, kTokens, kPasses, kGated>, grid, kThreads,
+         Tile<kFormat, kTokens, kPasses, kGated>::kSharedBytes, a);
 }
 
-/// Two passes need twice the shared memory.
-int tile_tokens(int tokens, Split x) { return tokens <= 32 ? 32 : tokens <= 64 || x.lo ? 64 : 128; }
+/// Two passes need twice the shared memory, sums of blocks twice the registers.
+int tile_tokens(const Matrix& w, int tokens, Split x) {
+  return tokens <= 32 ? 32 : tokens <= 64 || x.lo || w.format != WeightFormat::bf16 ? 64 : 128;
+}
 
-template <bool kGated>
+template <WeightFormat kFormat, bool kGated>
 void tiled_matmul(Queue& queue, const MatmulArgs& a) {
-  switch (tile_tokens(a.tokens, a.x)) {
-    case 32:
-      return launch_tiled<32, 2, kGated>(queue, a);
-    case 64:
-      return launch_tiled<64, 2, kGated>(queue, a);
-    default:
-      return launch_tiled<128, 1, kGated>(queue, a);
-  }
+  constexpr int kMostTokens = kFormat == WeightFormat::bf16 ? 128 : 64;
+  if (!a.x.lo)
+    launch_tiled<kFormat, kMostTokens, 1, kGated>(queue, a);
+  else if (tile_tokens(a.w, a.tokens, a.x) == 32)
+    launch_tiled<kFormat, 32, 2, kGated>(queue, a);
+  else
+    launch_tiled<kFormat, 64, 2, kGated>(queue, a);
+}
+
+template <WeightFormat kFormat>
+void run_format(Queue& queue, const MatmulArgs& a) {
+  if (a.output.finish == Finish::gated_gelu)
+    tiled_matmul<kFormat, true>(queue, a);
+  else
+    tiled_matmul<kFormat, false>(queue, a);
 }
 
 /// `a.splits` says how often the columns may be split; returns how often they are.
@@ -174,13 +262,14 @@ int run_hopper(Queue& queue, MatmulArgs a) {
 }
 
 void run(Queue& queue, const MatmulArgs& a) {
-  if (a.tokens <= kNarrowTokens) {
+  if (a.tokens <= kNarrowTokens)
     narrow_matmul(queue, a);
-  } else if (a.output.finish == Finish::gated_gelu) {
-    tiled_matmul<true>(queue, a);
-  } else {
-    tiled_matmul<false>(queue, a);
-  }
+  else if (a.w.format == WeightFormat::int8)
+    run_format<WeightFormat::int8>(queue, a);
+  else if (a.w.format == WeightFormat::int4)
+    run_format<WeightFormat::int4>(queue, a);
+  else
+    run_format<WeightFormat::bf16>(queue, a);
 }
 
 }  // namespace
@@ -208,7 +297,7 @@ PartialSums matmul_partial(Queue& queue, const Matrix& w, Split x, int tokens, W
   // Two CTAs per multiprocessor, and in each split columns enough to be worth its start.
   const bool narrow = tokens <= kNarrowTokens;
   const int tiles = narrow ? divide_up(w.rows, 16)
-                           : divide_up(tokens, tile_tokens(tokens, x)) * divide_up(w.rows, kTileRows);
+                           : divide_up(tokens, tile_tokens(w, tokens, x)) * divide_up(w.rows, kTileRows);
   const int step = narrow ? 32 : kDepth, fewest_cols = narrow ? 1024 : 4 * kDepth;
   const int room = static_cast<int>(std::min<std::size_t>(workspace.floats / size, 16));
   if (hopper_supports(queue, w, output)) {

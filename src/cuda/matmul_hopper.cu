@@ -353,7 +353,8 @@ double cost(const MatmulArgs& a, int rows, int splits, int sm_count) {
 
 bool hopper_supports(const Queue& queue, const Matrix& w, const MatmulOutput& output) {
   const int matrices = output.finish == Finish::gated_gelu ? 2 : 1;
-  return queue.warpgroups && w.rows % (kGroupRows * matrices) == 0 && encoder();
+  return queue.warpgroups && w.format == WeightFormat::bf16 && w.rows % (kGroupRows * matrices) == 0 &&
+         encoder();
 }
 
 HopperPlan plan_hopper(const Queue& queue, const MatmulArgs& a, int most_splits) {

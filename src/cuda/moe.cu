@@ -4,6 +4,7 @@
 #include "cuda/launch.h"
 #include "cuda/math.h"
 #include "cuda/ptx.h"
+#include "cuda/weight_values.h"
 
 namespace carat::cuda {
 namespace {
@@ -15,14 +16,18 @@ __device__ inline float rms_scale(float square_sum, int d, float eps) {
 }
 
 /// Dot product of one row of weights with a vector, over the lanes of a warp.
-__device__ inline float warp_dot(const bfloat16* w, const float* x, int size, int lane) {
+__device__ inline float warp_dot(const Matrix& matrix, std::size_t row, const float* x, int lane) {
+  const std::byte* at = row_of(matrix, row);
   float sum = 0.f;
-  for (int i = lane * 8; i < size; i += 256) {
-    const uint4 q = *reinterpret_cast<const uint4*>(w + i);
-    const float* v = x + i;
-    sum += low_bf16(q.x) * v[0] + high_bf16(q.x) * v[1] + low_bf16(q.y) * v[2] + high_bf16(q.y) * v[3] +
-           low_bf16(q.z) * v[4] + high_bf16(q.z) * v[5] + low_bf16(q.w) * v[6] + high_bf16(q.w) * v[7];
-  }
+  with_format(matrix.format, [&](auto eight) {
+    for (int i = lane * 8; i < matrix.cols; i += 256) {
+      float w[8];
+      eight.load(at, i, matrix.cols);
+      to_floats(eight, w);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) sum += w[j] * x[i + j];
+    }
+  });
   return warp_sum(sum);
 }
 
@@ -44,7 +49,7 @@ __global__ void __launch_bounds__(kThreads) router_kernel(MoeArgs a) {
   }
   __syncthreads();
   for (int e = threadIdx.x / 32; e < a.experts; e += kWarps) {
-    const float score = warp_dot(a.router + static_cast<std::size_t>(e) * d, u, d, threadIdx.x % 32);
+    const float score = warp_dot(a.router, e, u, threadIdx.x % 32);
     if (threadIdx.x % 32 == 0) a.scores[blockIdx.x * a.experts + e] = score;
   }
 }
@@ -96,10 +101,9 @@ __global__ void __launch_bounds__(kThreads) expert_hidden_kernel(MoeArgs a) {
   ptx::wait_for_dependencies();
   const int i = blockIdx.x * kWarps + threadIdx.x / 32, lane = threadIdx.x % 32, row = blockIdx.y / a.chosen;
   if (i >= a.width) return;
-  const std::size_t expert = a.chosen_experts[blockIdx.y], d = a.d_model;
-  const bfloat16* gate = a.gate_up + (expert * 2 * a.width + i) * d;
-  const float* x = a.input + row * d;
-  const float g = warp_dot(gate, x, a.d_model, lane), u = warp_dot(gate + a.width * d, x, a.d_model, lane);
+  const std::size_t expert = a.chosen_experts[blockIdx.y], gate = expert * 2 * a.width + i;
+  const float* x = a.input + static_cast<std::size_t>(row) * a.d_model;
+  const float g = warp_dot(a.gate_up, gate, x, lane), u = warp_dot(a.gate_up, gate + a.width, x, lane);
   if (lane == 0) a.hidden[static_cast<std::size_t>(blockIdx.y) * a.width + i] = gelu_tanh(g) * u;
 }
 
@@ -112,8 +116,7 @@ __global__ void __launch_bounds__(kThreads) expert_down_kernel(MoeArgs a) {
   float sum = 0.f;
   for (int k = 0; k < a.chosen; ++k) {
     const std::size_t at = static_cast<std::size_t>(blockIdx.y) * a.chosen + k, expert = a.chosen_experts[at];
-    const bfloat16* down = a.down + (expert * a.d_model + i) * a.width;
-    sum += a.chosen_weights[at] * warp_dot(down, a.hidden + at * a.width, a.width, lane);
+    sum += a.chosen_weights[at] * warp_dot(a.down, expert * a.d_model + i, a.hidden + at * a.width, lane);
   }
   if (lane == 0) a.out[static_cast<std::size_t>(blockIdx.y) * a.d_model + i] = sum;
 }

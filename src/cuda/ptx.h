@@ -71,6 +71,15 @@ __device__ inline uint64_t policy_evict_first() {
   return policy;
 }
 
+/// For bytes that are read again and again.
+__device__ inline uint64_t policy_evict_last() {
+  uint64_t policy = 0;
+#if __CUDA_ARCH__ >= 800
+  asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+#endif
+  return policy;
+}
+
 /// `bytes` and both addresses are multiples of 16.
 __device__ inline void bulk_copy(void* to, const void* from, uint32_t bytes, uint64_t* barrier,
                                  uint64_t policy) {
@@ -134,6 +143,27 @@ __device__ inline void mma_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b
       "{%0, %1, %2, %3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// ---- Arithmetic.
+
+/// sum + the products of four bytes of a and b each: signed times signed, signed times unsigned.
+__device__ inline int dot_signed(uint32_t a, uint32_t b, int sum) {
+  asm("dp4a.s32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b));
+  return sum;
+}
+__device__ inline int dot_unsigned(uint32_t a, uint32_t b, int sum) {
+  asm("dp4a.s32.u32 %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b));
+  return sum;
+}
+
+/// The larger one; NaN when either is.
+__device__ inline float max_or_nan(float a, float b) {
+  float larger = a;
+#if __CUDA_ARCH__ >= 800
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
+#endif
+  return larger;
 }
 
 // ---- Copies of boxes of a tensor, as its map describes them (sm_90). Whatever lies outside the tensor is

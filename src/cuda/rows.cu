@@ -3,6 +3,7 @@
 #include "cuda/launch.h"
 #include "cuda/math.h"
 #include "cuda/ptx.h"
+#include "cuda/weight_values.h"
 
 namespace carat::cuda {
 namespace {
@@ -25,10 +26,10 @@ __global__ void __launch_bounds__(kThreads) embed_kernel(EmbedArgs a) {
   ptx::wait_for_dependencies();
   const int d = a.d_model;
   const std::size_t base = static_cast<std::size_t>(blockIdx.x) * d;
-  const bfloat16* from = a.table + static_cast<std::size_t>(a.tokens[blockIdx.x]) * d;
+  const std::size_t token = static_cast<std::size_t>(a.tokens[blockIdx.x]);
   float squares = 0.f;
   for (int i = threadIdx.x; i < d; i += kThreads) {
-    const float v = __bfloat162float(from[i]) * a.scale;
+    const float v = load_value(a.table, token, i) * a.scale;
     row[i] = v;
     a.x[base + i] = v;
     if (a.raw.hi) store_split(a.raw.hi, a.raw.lo, base + i, v);
@@ -113,7 +114,7 @@ __global__ void __launch_bounds__(kThreads) per_layer_inputs_kernel(PerLayerInpu
   if (layer >= a.layers) return;
   const std::size_t width = static_cast<std::size_t>(a.layers) * a.ple_dim, slice = layer * a.ple_dim;
   const int token = a.tokens[blockIdx.x];  // ids beyond the table read the padding row
-  const bfloat16* table = a.table + (token < a.table_rows ? token : 0) * width + slice;
+  const std::size_t row = token < a.table.rows ? token : 0;
   float* ple = a.ple + blockIdx.x * width + slice;
   float squares = 0.f;
   for (int i = lane; i < a.ple_dim; i += 32) {
@@ -123,7 +124,8 @@ __global__ void __launch_bounds__(kThreads) per_layer_inputs_kernel(PerLayerInpu
   const float scale = rsqrtf(warp_sum(squares) / static_cast<float>(a.ple_dim) + a.eps) * a.project_scale;
   constexpr float kMix = 0.7071067811865476f;
   for (int i = lane; i < a.ple_dim; i += 32) {
-    ple[i] = (ple[i] * scale * a.gain[i] + __bfloat162float(table[i]) * a.table_scale) * kMix;
+    const float table = load_value(a.table, row, static_cast<int>(slice) + i);
+    ple[i] = (ple[i] * scale * a.gain[i] + table * a.table_scale) * kMix;
   }
 }
 

@@ -6,34 +6,47 @@
 namespace carat::cuda {
 namespace {
 
-/// From here on full attention is split over the whole GPU.
-constexpr int kLongContext = 512;
+/// From here on full attention reads the high halves of keys and values only; from there on it is split over
+/// the whole GPU.
+constexpr int kMiddleContext = 256, kLongContext = 2048;
 /// Keys and values that a CTA of attention has on chip at once: room for the next kernel's weights must
 /// remain.
 constexpr int kAttentionTileBytes = 64 * 1024;
 /// The residual stream passes through the shared memory of every CTA.
 constexpr int kMostWidth = 4096;
 
-const bfloat16* weights(const Linear& w) { return reinterpret_cast<const bfloat16*>(w.data); }
+/// `rows` rows from the first of `w` on: more than w has where the next matrix lies right behind it.
+Matrix matrix(const Linear& w, int64_t rows) {
+  return {w.data, static_cast<int>(rows), static_cast<int>(w.cols), w.format};
+}
+Matrix matrix(const Linear& w) { return matrix(w, w.rows); }
+
+bool supports_columns(const Linear& w) { return matvec_supports(w.format, static_cast<int>(w.cols)); }
 
 int64_t qkv_rows(const AttentionPlan& a) {
   return a.q.rows + (a.writes_kv ? a.k.rows : 0) + (a.v ? a.v.rows : 0);
 }
 
-/// Each key takes four vectors of float16: two halves of K and of V.
-int tile_keys(int head_dim) {
+/// Each key takes two vectors of float16, or four with the low halves.
+int tile_keys(int head_dim, int halves) {
   constexpr int kMost = 64;
-  return std::min(kMost, kAttentionTileBytes / (4 * 2 * head_dim));
+  return std::min(kMost, kAttentionTileBytes / (2 * halves * 2 * head_dim));
+}
+
+/// Halves of keys and values that attention reads: both while they come for free. Beside int8 and int4
+/// weights, as on the CPU, float16 is enough.
+int kv_halves(const AttentionPlan& a, bool short_context) {
+  return short_context || (a.q.format == WeightFormat::bf16 && a.window > 0) ? 2 : 1;
 }
 
 }  // namespace
 
 bool SingleRow::supports(const ModelPlan& plan, const Queue& queue) {
-  if (!queue.overlap || plan.d_model > kMostWidth || !matvec_supports(plan.d_model)) return false;
+  if (!queue.overlap || plan.d_model > kMostWidth || !supports_columns(plan.head)) return false;
   return std::ranges::all_of(plan.layers, [](const LayerPlan& l) {
-    return !l.moe && matvec_supports(static_cast<int>(l.attention.o.cols)) &&
-           matvec_supports(static_cast<int>(l.down.cols)) &&
-           (!l.per_layer || matvec_supports(static_cast<int>(l.per_layer->proj.cols)));
+    return !l.moe && supports_columns(l.attention.q) && supports_columns(l.attention.o) &&
+           supports_columns(l.gate) && supports_columns(l.down) &&
+           (!l.per_layer || (supports_columns(l.per_layer->gate) && supports_columns(l.per_layer->proj)));
   });
 }
 
@@ -61,18 +74,22 @@ SingleRow::SingleRow(const ModelPlan& plan, const KvStorage& kv, const CudaBlock
   candidate_ids_ = DeviceArray<int32_t>(static_cast<std::size_t>(queue.sm_count));
 }
 
-int SingleRow::length_class(int position) { return position >= kLongContext ? 1 : 0; }
+SingleRow::ContextLength SingleRow::length_of(int position) {
+  return position < kMiddleContext ? kShort : position < kLongContext ? kMiddle : kLong;
+}
+
+int SingleRow::length_class(int position) { return length_of(position); }
 
 void SingleRow::run(const DeviceStep& step, int position, const StepUpload& upload, int slot, float* logits,
                     int32_t* drawn, int32_t* host_token) {
   if (queue_.status != cudaSuccess) return;
-  const bool long_context = length_class(position) > 0;
-  Captured& captured = graphs_[long_context][static_cast<std::size_t>(slot)];
+  const ContextLength length = length_of(position);
+  Captured& captured = graphs_[length][static_cast<std::size_t>(slot)];
   const Key key{step.tokens, step.suppressed, step.tables.pages, step.suppressed_count, logits};
   if (!captured.graph || captured.key != key) {
     captured.graph = Graph::capture(queue_.stream, [&] {
       fetch_step(queue_, upload.host_words(slot), upload.device_words(), step.tokens, drawn);
-      enqueue_layers(step, long_context, logits);
+      enqueue_layers(step, length, logits);
       pick_candidate(queue_, candidate_values_.data(), candidate_ids_.data(),
                      std::min(queue_.sm_count, plan_.vocab), drawn, host_token);
     });
@@ -108,7 +125,7 @@ VectorInput SingleRow::embedding(const DeviceStep& step, const float* norm, floa
   input.norm_gain = norm;
   input.scalar = plan_.embed_scale;
   input.eps = plan_.norm_eps;
-  input.embedding = weights(plan_.embed);
+  input.embedding = matrix(plan_.embed);
   input.token = step.tokens;
   input.x_out = x_out;
   return input;
@@ -117,7 +134,7 @@ VectorInput SingleRow::embedding(const DeviceStep& step, const float* norm, floa
 void SingleRow::multiply(const Linear& w, int64_t rows, const VectorInput& input, const VectorOutput& output,
                          bool late) {
   MatvecArgs args{};
-  args.w = {weights(w), static_cast<int>(rows), static_cast<int>(w.cols)};
+  args.w = matrix(w, rows);
   args.input = input;
   args.output = output;
   args.late = late || input.source == VectorSource::embedding;
@@ -133,9 +150,8 @@ PerLayerFactor SingleRow::per_layer_factor(int layer) const {
   }
   factor.raw = ple_.data() + slice;
   factor.gain = plan_.ple_norm.data();
-  factor.table = weights(plan_.ple_table) + slice;
-  factor.table_stride = static_cast<std::size_t>(plan_.ple_table.cols);
-  factor.table_rows = static_cast<int>(plan_.ple_table.rows);
+  factor.table = matrix(plan_.ple_table);
+  factor.table_column = static_cast<int>(slice);
   factor.project_scale = 1.f / std::sqrt(static_cast<float>(plan_.d_model));
   factor.table_scale = plan_.ple_embed_scale;
   return factor;
@@ -161,9 +177,9 @@ void SingleRow::attend_widely(const LayerPlan& l, const DeviceStep& step, const 
   attention(queue_, args);
 }
 
-void SingleRow::attend(const LayerPlan& l, const DeviceStep& step, bool long_context) {
+void SingleRow::attend(const LayerPlan& l, const DeviceStep& step, ContextLength length) {
   const AttentionPlan& a = l.attention;
-  if (long_context && a.window == 0) {
+  if (length == kLong && a.window == 0) {
     RopeKvArgs rope{};
     rope.sums = {qkv_.data(), 1, 0};
     rope.heads = a.heads;
@@ -198,7 +214,8 @@ void SingleRow::attend(const LayerPlan& l, const DeviceStep& step, bool long_con
   args.position = step.tail.places.positions;
   args.tables = step.tables;
   args.context = context_.data();
-  args.tile_keys = tile_keys(a.head_dim);
+  args.halves = kv_halves(a, length == kShort);
+  args.tile_keys = tile_keys(a.head_dim, args.halves);
   decode_attention(queue_, args);
 }
 
@@ -237,7 +254,7 @@ void SingleRow::head(const DeviceStep& step, const VectorInput& input, float* lo
   multiply(plan_.head, plan_.head.rows, input, head);
 }
 
-void SingleRow::enqueue_layers(const DeviceStep& step, bool long_context, float* logits) {
+void SingleRow::enqueue_layers(const DeviceStep& step, ContextLength length, float* logits) {
   VectorOutput projected, qkv;
   projected.out = ple_.data();
   qkv.out = qkv_.data();
@@ -248,7 +265,7 @@ void SingleRow::enqueue_layers(const DeviceStep& step, bool long_context, float*
   x_now_ = next.x_out;
   for (const LayerPlan& l : plan_.layers) {
     multiply(l.attention.q, qkv_rows(l.attention), next, qkv);
-    attend(l, step, long_context);
+    attend(l, step, length);
     next = finish_layer(l, step, /*late=*/false);
   }
   head(step, next, logits);
@@ -266,7 +283,7 @@ void SingleRow::finish(const DeviceStep& step, int position, const TailRow& row,
   VectorInput next = finish_layer(*first, step, /*late=*/true);
   for (auto l = first + 1; l != plan_.layers.end(); ++l) {
     multiply(l->attention.q, qkv_rows(l->attention), next, qkv);
-    attend(*l, step, length_class(position) > 0);
+    attend(*l, step, length_of(position));
     next = finish_layer(*l, step, /*late=*/false);
   }
   head(step, next, logits);

@@ -49,9 +49,13 @@ class SingleRow {
     Graph graph;
   };
 
+  /// Full attention has other kernels for other lengths.
+  enum ContextLength { kShort, kMiddle, kLong, kContextLengths };
+
+  static ContextLength length_of(int position);
   void attend_widely(const LayerPlan& l, const DeviceStep& step, const float16* q);
-  void attend(const LayerPlan& l, const DeviceStep& step, bool long_context);
-  void enqueue_layers(const DeviceStep& step, bool long_context, float* logits);
+  void attend(const LayerPlan& l, const DeviceStep& step, ContextLength length);
+  void enqueue_layers(const DeviceStep& step, ContextLength length, float* logits);
   void multiply(const Linear& w, int64_t rows, const VectorInput& input, const VectorOutput& output,
                 bool late = false);
   VectorInput plain(const float* in) const;
@@ -71,7 +75,7 @@ class SingleRow {
   DeviceArray<float> qkv_, context_, branch_, hidden_, ple_, parts_, candidate_values_;
   DeviceArray<float16> q_;
   DeviceArray<int32_t> candidate_ids_;
-  std::array<std::array<Captured, 2>, 2> graphs_;  // for short and for long contexts, by slot
+  std::array<std::array<Captured, 2>, kContextLengths> graphs_;  // by slot
 };
 
 }  // namespace carat::cuda

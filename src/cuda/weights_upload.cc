@@ -10,29 +10,58 @@
 #include <thread>
 #include <vector>
 
+#include "base/error.h"
 #include "base/float16.h"
+#include "cuda/packed_rows.h"
+#include "model/formats.h"
 #include "model/gemma4_plan.h"
+#include "model/quantized_checkpoint.h"
 
 namespace carat::cuda {
 namespace {
 
 constexpr std::size_t kChunkBytes = std::size_t{8} << 20;
-constexpr int64_t kElementBytes = 2;
 constexpr unsigned kMostThreads = 16;
 
-/// Rows of one matrix that go to the device in one copy.
+/// Rows of one matrix that go to the device in one copy, and what they are there.
 struct Chunk {
   Linear rows;
+  WeightFormat format;
   std::byte* to;
+
+  std::size_t row_bytes() const {
+    return static_cast<std::size_t>(packed_row_bytes(format, static_cast<int>(rows.cols)));
+  }
+  std::size_t bytes() const { return row_bytes() * static_cast<std::size_t>(rows.rows); }
 };
 
-/// Calls `visit(linear, bytes on the device)` once for every matrix, in step order; tied matrices count once.
+bool is_quantized(WeightFormat format) {
+  return format == WeightFormat::int8 || format == WeightFormat::int4;
+}
+
+/// The format of a matrix on the device.
+WeightFormat device_format(std::string_view role, const Linear& linear, std::optional<WeightFormat> wanted) {
+  WeightFormat format = linear.format;
+  const bool table = role == "embed" || role == "ple_table";
+  if (wanted && is_quantized(format))
+    fail(ErrorKind::invalid_argument, "the checkpoint's weights are already quantised (", format_name(format),
+         "); load it without a format");
+  if (wanted && !table) format = format_of_role(role, format, *wanted);
+  return is_quantized(format) ? format : WeightFormat::bf16;
+}
+
+/// Matrices are told apart by where their bytes are and what becomes of them: a tied embedding may stay as
+/// stored beside an int8 head.
+using MatrixKey = std::pair<const std::byte*, WeightFormat>;
+
+/// Calls `visit(chunk)` once for every matrix as a whole, in step order; tied matrices of one format count
+/// once.
 template <class Visit>
-void for_each_distinct(ModelPlan& plan, Visit&& visit) {
-  std::map<const std::byte*, bool> seen;
-  for_each_linear(plan, [&](const char*, Linear& linear) {
-    if (seen.emplace(linear.data, true).second)
-      visit(linear, static_cast<std::size_t>(linear.rows * linear.cols * kElementBytes));
+void for_each_distinct(ModelPlan& plan, std::optional<WeightFormat> wanted, Visit&& visit) {
+  std::map<MatrixKey, bool> seen;
+  for_each_linear(plan, [&](const char* role, Linear& linear) {
+    const WeightFormat format = device_format(role, linear, wanted);
+    if (seen.emplace(MatrixKey{linear.data, format}, true).second) visit(Chunk{linear, format, nullptr});
   });
 }
 
@@ -52,21 +81,36 @@ void for_each_vector(ModelPlan& plan, Visit&& visit) {
   }
 }
 
-/// Writes the rows as bfloat16.
-void encode(const Linear& rows, std::byte* to) {
-  const std::size_t cols = static_cast<std::size_t>(rows.cols);
-  if (rows.format == WeightFormat::bf16) {
+void round_row(const std::vector<float>& row, std::byte* to) {
+  for (float value : row) {
+    const bf16 rounded = to_bf16(value);
+    std::memcpy(to, &rounded, sizeof rounded);
+    to += sizeof rounded;
+  }
+}
+
+/// Writes the rows as the device wants them.
+void encode(const Chunk& chunk, std::byte* to) {
+  const Linear& rows = chunk.rows;
+  const int cols = static_cast<int>(rows.cols);
+  if (rows.format == WeightFormat::bf16 && chunk.format == WeightFormat::bf16) {
     std::memcpy(to, rows.data, size_bytes(rows));
     return;
   }
-  std::vector<float> row(cols);
-  for (int64_t r = 0; r < rows.rows; ++r) {
-    decode_row(rows, r, row.data());
-    for (float value : row) {
-      const bf16 rounded = to_bf16(value);
-      std::memcpy(to, &rounded, sizeof rounded);
-      to += sizeof rounded;
+  std::vector<float> row(static_cast<std::size_t>(cols));
+  std::vector<std::byte> blocks(row_bytes(chunk.format, cols));
+  for (int64_t r = 0; r < rows.rows; ++r, to += chunk.row_bytes()) {
+    if (rows.format == chunk.format) {
+      pack_row(chunk.format, slice_rows(rows, r, 1).data, cols, to);
+      continue;
     }
+    decode_row(rows, r, row.data());
+    if (!is_quantized(chunk.format)) {
+      round_row(row, to);
+      continue;
+    }
+    encode_row(chunk.format, row.data(), cols, blocks.data());
+    pack_row(chunk.format, blocks.data(), cols, to);
   }
 }
 
@@ -81,10 +125,9 @@ void upload_chunks(const std::vector<Chunk>& chunks, std::atomic<std::size_t>& n
   std::size_t buffer = 0;
   for (std::size_t i = next++; i < chunks.size(); i = next++, buffer ^= 1) {
     sent[buffer].wait();
-    encode(chunks[i].rows, buffers[buffer].data());
-    const std::size_t bytes =
-        static_cast<std::size_t>(chunks[i].rows.rows * chunks[i].rows.cols * kElementBytes);
-    check(cudaMemcpyAsync(chunks[i].to, buffers[buffer].data(), bytes, cudaMemcpyHostToDevice, stream),
+    encode(chunks[i], buffers[buffer].data());
+    check(cudaMemcpyAsync(chunks[i].to, buffers[buffer].data(), chunks[i].bytes(), cudaMemcpyHostToDevice,
+                          stream),
           "upload");
     sent[buffer].record(stream);
   }
@@ -129,35 +172,35 @@ DeviceArray<float> upload_vectors(ModelPlan& plan) {
 
 }  // namespace
 
-std::size_t weight_bytes(ModelPlan& plan) {
+std::size_t weight_bytes(ModelPlan& plan, std::optional<WeightFormat> wanted) {
   std::size_t total = 0;
-  for_each_distinct(plan, [&](Linear&, std::size_t bytes) { total += bytes; });
+  for_each_distinct(plan, wanted, [&](const Chunk& matrix) { total += matrix.bytes(); });
   for_each_vector(plan, [&](Vec& v) { total += v.size_bytes(); });
   return total;
 }
 
-DeviceWeights upload_weights(ModelPlan& plan) {
+DeviceWeights upload_weights(ModelPlan& plan, std::optional<WeightFormat> wanted) {
   std::size_t total = 0;
-  for_each_distinct(plan, [&](Linear&, std::size_t bytes) { total += bytes; });
+  for_each_distinct(plan, wanted, [&](const Chunk& matrix) { total += matrix.bytes(); });
   DeviceWeights weights;
   weights.matrices = DeviceArray<std::byte>(total);
-  std::map<const std::byte*, std::byte*> moved;
+  std::map<MatrixKey, std::byte*> moved;
   std::vector<Chunk> chunks;
   std::byte* to = weights.matrices.data();
-  for_each_distinct(plan, [&](Linear& linear, std::size_t bytes) {
-    moved[linear.data] = to;
-    const std::size_t row = static_cast<std::size_t>(linear.cols * kElementBytes);
+  for_each_distinct(plan, wanted, [&](const Chunk& matrix) {
+    moved[{matrix.rows.data, matrix.format}] = to;
+    const std::size_t row = matrix.row_bytes();
     const auto step = static_cast<int64_t>(std::max<std::size_t>(1, kChunkBytes / row));
-    for (int64_t first = 0; first < linear.rows; first += step) {
-      chunks.push_back({slice_rows(linear, first, std::min(step, linear.rows - first)),
-                        to + static_cast<std::size_t>(first) * row});
+    for (int64_t first = 0; first < matrix.rows.rows; first += step) {
+      chunks.push_back({slice_rows(matrix.rows, first, std::min(step, matrix.rows.rows - first)),
+                        matrix.format, to + static_cast<std::size_t>(first) * row});
     }
-    to += bytes;
+    to += matrix.bytes();
   });
   run_upload(chunks);
-  for_each_linear(plan, [&](const char*, Linear& linear) {
-    linear.data = moved.at(linear.data);
-    linear.format = WeightFormat::bf16;
+  for_each_linear(plan, [&](const char* role, Linear& linear) {
+    linear.format = device_format(role, linear, wanted);
+    linear.data = moved.at({linear.data, linear.format});
   });
   weights.vectors = upload_vectors(plan);
   plan.storage.reset();

@@ -1,5 +1,7 @@
-// The checkpoint's weights -> device memory, as bfloat16, from all cores at once.
+// The checkpoint's weights -> device memory, in the layouts of packed_rows.h, from all cores at once.
 #pragma once
+#include <optional>
+
 #include "cuda/device.h"
 #include "model/gemma4.h"
 
@@ -11,12 +13,15 @@ struct DeviceWeights {
   DeviceArray<float> vectors;
 };
 
-/// Bytes that upload_weights() will allocate.
-std::size_t weight_bytes(ModelPlan& plan);
+/// Bytes that upload_weights() will allocate. Throws Error{invalid_argument} when the checkpoint can't be
+/// loaded in the wanted format.
+std::size_t weight_bytes(ModelPlan& plan, std::optional<WeightFormat> wanted);
 
 /// Copies all weights to the current device and makes `plan` point there; the plan then no longer needs the
-/// checkpoint. Float32 and float16 checkpoints are rounded to bfloat16. Matrices lie in for_each_linear()'s
-/// order without gaps, so q, k, v and gate, up are one matrix each.
-DeviceWeights upload_weights(ModelPlan& plan);
+/// checkpoint. Matrices get the format that format_of_role() gives them for `wanted`, by encode_row(); the
+/// embedding tables, and everything without `wanted`, stay as stored, except that float32 and float16 are
+/// rounded to bfloat16. Matrices lie in for_each_linear()'s order without gaps, so q, k, v and gate, up are
+/// one matrix each.
+DeviceWeights upload_weights(ModelPlan& plan, std::optional<WeightFormat> wanted);
 
 }  // namespace carat::cuda

@@ -16,11 +16,9 @@
 #include "cpu/isa.h"
 #include "engine/kv_pages.h"
 #include "engine/score.h"
-#include "model/formats.h"
-#include "model/gemma4_plan.h"
-#include "model/quantized_checkpoint.h"
 #include "ref/ref_runner.h"
 #include "support/golden.h"
+#include "support/quantized_plan.h"
 
 namespace carat {
 namespace {
@@ -272,32 +270,11 @@ void expect_close_rows(const ModelPlan& plan, const std::vector<float>& a, const
   }
 }
 
-/// The plan with every matrix encoded as the runner does it; the reference decodes such rows.
-ModelPlan quantize(ModelPlan plan, WeightFormat format, std::vector<std::vector<std::byte>>& storage) {
-  const std::byte* const embed = plan.embed.data;
-  const bool tied = plan.head.data == embed;
-  const Linear rows_as_stored = plan.embed;
-  for_each_linear(plan, [&](const char* role, Linear& w) {
-    const WeightFormat to = format_of_role(role, w.format, format);
-    if (to == w.format || std::string_view(role) == "embed" || std::string_view(role) == "ple_table") return;
-    const std::size_t bytes = row_bytes(to, w.cols);
-    auto& encoded = storage.emplace_back(bytes * static_cast<std::size_t>(w.rows));
-    std::vector<float> row(static_cast<std::size_t>(w.cols));
-    for (int64_t r = 0; r < w.rows; ++r) {
-      decode_row(w, r, row.data());
-      encode_row(to, row.data(), w.cols, encoded.data() + static_cast<std::size_t>(r) * bytes);
-    }
-    w = {to, w.rows, w.cols, encoded.data()};
-  });
-  if (tied) plan.embed = rows_as_stored;
-  return plan;
-}
-
 TEST_P(CpuRunnerOn, ComputesWithTheQuantisedWeights) {
   for (const char* format : {"int8", "int4"}) {
     SCOPED_TRACE(format);
-    std::vector<std::vector<std::byte>> storage;
-    const ModelPlan quantized = quantize(plan_, parse_format(format), storage);
+    EncodedMatrices storage;
+    const ModelPlan quantized = quantized_plan(plan_, parse_format(format), storage);
     const RunnerOptions limits = size_kv(plan_.kv_groups, 512, 4, 64);
     const auto reference = make_ref_runner(quantized, limits);
     for (const std::string& isa : available_isas()) {
