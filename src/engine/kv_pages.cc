@@ -235,14 +235,16 @@ int KvPages::longest_sequence(int limit) const {
 }
 
 RunnerOptions size_kv(const std::array<KvGroup, kKvGroups>& groups, int context, int sequences,
-                      int max_step_tokens) {
+                      int max_step_tokens, int page_tokens) {
   const auto positive = [](const char* what, int value) {
     if (value <= 0) fail(ErrorKind::invalid_argument, what, " is ", value, ", must be at least 1");
   };
   positive("context", context);
   positive("number of sequences", sequences);
   positive("tokens per step", max_step_tokens);
+  positive("tokens per page", page_tokens);
   RunnerOptions options;
+  options.page_tokens = page_tokens;
   options.max_step_tokens = max_step_tokens;
   options.max_sequences = sequences;
   for (int g = 0; g < kKvGroups; ++g) {

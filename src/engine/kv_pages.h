@@ -90,8 +90,8 @@ struct ScopedPages : SequencePages {
 };
 
 /// Page counts for `sequences` sequences of `context` tokens each, in steps of at most `max_step_tokens`.
-/// Throws Error{invalid_argument} when one of the three is not positive.
+/// Throws Error{invalid_argument} when one of them is not positive.
 RunnerOptions size_kv(const std::array<KvGroup, kKvGroups>& groups, int context, int sequences,
-                      int max_step_tokens);
+                      int max_step_tokens, int page_tokens = RunnerOptions{}.page_tokens);
 
 }  // namespace carat

@@ -124,6 +124,91 @@ TEST(Sampler, GreedyObeysTheRepetitionPenalty) {
   EXPECT_EQ(sample_at({3.f, 2.f}, params, 0, {-1, 2, 1 << 30}), 0);  // not in the row
 }
 
+TEST(Sampler, PresenceAndFrequencyLookAtTheReplyAlone) {
+  const std::vector<int32_t> history{0, 0, 1, 2, 2, 2, 99};  // the reply begins with the token 1
+  const auto logits_after = [&](const SamplingParams& params) {
+    // Greedy between token 3 at 0 and the others: bisect for what is left of each one's logit of 10.
+    std::vector<float> left;
+    for (int id = 0; id < 3; ++id) {
+      float low = -20.f, high = 20.f;
+      for (int i = 0; i < 40; ++i) {
+        const float middle = (low + high) / 2;
+        std::vector<float> logits{-50.f, -50.f, -50.f, middle};
+        logits[id] = 10.f;
+        (sample(logits, {&params, 0, history, {}, 2}) == id ? low : high) = middle;
+      }
+      left.push_back(low);
+    }
+    return left;
+  };
+  const auto expect_near = [&](const SamplingParams& params, const std::vector<float>& expected) {
+    const std::vector<float> left = logits_after(params);
+    for (int id = 0; id < 3; ++id) EXPECT_NEAR(left[id], expected[id], 1e-3) << "token " << id;
+  };
+  SamplingParams params;
+  params.presence_penalty = 1.5f;
+  expect_near(params, {10.f, 8.5f, 8.5f});
+  params.frequency_penalty = 0.5f;
+  expect_near(params, {10.f, 8.f, 7.f});
+  params.presence_penalty = 0.f;
+  expect_near(params, {10.f, 9.5f, 8.5f});
+  params.frequency_penalty = -1.f;
+  expect_near(params, {10.f, 11.f, 13.f});
+}
+
+TEST(Sampler, BiasMovesLogitsAndForbids) {
+  SamplingParams params;
+  params.logit_bias = {{1, 2.5f}, {77, 9.f}, {-1, 9.f}};
+  EXPECT_EQ(sample_at({3.f, 1.f, 2.f}, params), 1);
+  params.logit_bias = {{0, -100.f}};
+  EXPECT_EQ(sample_at({3.f, 1.f, 2.f}, params), 2);
+  params.temperature = 1.f;
+  params.logit_bias = {{0, -90.f}, {1, 1.f}};
+  expect_distribution(count_draws({90.f, 0.f, 0.f}, params, 4000), {1, M_E, 1});
+}
+
+TEST(Sampler, DrawsOnlyWhatTheMaskAllows) {
+  std::vector<float> logits(70, 0.f);
+  logits[3] = 9.f;
+  logits[65] = kNan;                                      // a forbidden token's logit doesn't matter
+  const std::vector<uint32_t> allowed{0x6u, 0x1u, 0x4u};  // 1, 2, 32, 66
+  for (const float temperature : {0.f, 1.f}) {
+    const SamplingParams params{.temperature = temperature};
+    std::vector<int> counts(70);
+    for (int position = 0; position < 400; ++position) {
+      std::vector<float> row = logits;
+      ++counts[sample(row, {&params, position, {}, {}, 0, allowed})];
+    }
+    EXPECT_EQ(counts[1] + counts[2] + counts[32] + counts[66], 400);
+  }
+  const std::vector<uint32_t> nothing(3, 0u);
+  const SamplingParams greedy;
+  EXPECT_EQ(sample(logits, {&greedy, 0, {}, {}, 0, nothing}), -1);
+}
+
+TEST(Sampler, SaysWhichRowsADeviceMayDraw) {
+  SamplingParams params;
+  const std::vector<uint32_t> mask{1u};
+  EXPECT_TRUE(draws_largest_logit({&params, 0, {}, {}}));
+  EXPECT_FALSE(draws_largest_logit({&params, 0, {}, {}, 0, mask}));
+  const auto plain = [](auto change) {
+    SamplingParams changed;
+    change(changed);
+    return draws_largest_logit({&changed, 0, {}, {}});
+  };
+  EXPECT_FALSE(plain([](SamplingParams& p) { p.temperature = 1.f; }));
+  EXPECT_FALSE(plain([](SamplingParams& p) { p.repetition_penalty = 2.f; }));
+  EXPECT_FALSE(plain([](SamplingParams& p) { p.presence_penalty = 1.f; }));
+  EXPECT_FALSE(plain([](SamplingParams& p) { p.frequency_penalty = 1.f; }));
+  EXPECT_FALSE(plain([](SamplingParams& p) { p.logit_bias = {{1, 1.f}}; }));
+}
+
+TEST(Sampler, SamplesOfARequestHaveSeedsOfTheirOwn) {
+  EXPECT_EQ(sample_seed(7, 0), 7u);
+  EXPECT_NE(sample_seed(7, 1), sample_seed(7, 2));
+  EXPECT_NE(sample_seed(7, 1), sample_seed(8, 1));
+}
+
 TEST(Sampler, TopKKeepsTheLowerIdsOfATie) {
   const SamplingParams params{.temperature = 1.f, .top_k = 3};
   expect_distribution(count_draws({0.f, 1.f, 0.f, 0.f, 1.f, 0.f}, params, 8000), {1, M_E, 0, 0, M_E, 0});

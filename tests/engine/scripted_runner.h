@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <span>
 #include <utility>
@@ -84,9 +85,12 @@ class ScriptedRunner final : public HostRunner {
   /// From now on, the logits that follow this token are NaN.
   void poison(int32_t token) { poisoned_ = token; }
   int largest_step() const { return largest_step_; }
+  /// Called at the beginning of each step; may wait, or throw as a device would.
+  void before_each_step(std::function<void()> hook) { hook_ = std::move(hook); }
 
  protected:
   std::span<float> run(const StepRows& step) override {
+    if (hook_) hook_();
     largest_step_ = std::max(largest_step_, step.all.count());
     for_each_row(step.all, [&](int row, int position, int sequence) {
       for (int g = 0; g < kKvGroups; ++g) {
@@ -135,6 +139,7 @@ class ScriptedRunner final : public HostRunner {
   std::vector<float> logits_;
   int32_t poisoned_ = -1;
   int largest_step_ = 0;
+  std::function<void()> hook_;
 };
 
 }  // namespace carat

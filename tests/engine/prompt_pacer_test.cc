@@ -1,0 +1,50 @@
+#include "engine/prompt_pacer.h"
+
+#include <gtest/gtest.h>
+
+namespace carat {
+namespace {
+
+TEST(PromptPacer, GivesPromptsTheWholeStepWhileNothingDecodes) {
+  PromptPacer pacer(2.0);
+  pacer.report(1, 0, 0.010);
+  pacer.report(1, 100, 1.010);
+  EXPECT_EQ(pacer.prompt_tokens(0, 512), 512);
+  EXPECT_EQ(PromptPacer(0).prompt_tokens(3, 500), 500) << "no limit wanted";
+}
+
+TEST(PromptPacer, ChoosesAsManyTokensAsFitTheSlowdown) {
+  PromptPacer pacer(2.0);
+  for (int i = 0; i < 30; ++i) pacer.report(1, 0, 0.010);
+  for (int i = 0; i < 30; ++i) pacer.report(1, 50, 0.030);  // 0.4 ms per prompt token
+  EXPECT_EQ(pacer.prompt_tokens(1, 512), 25);               // 10 ms for them
+  EXPECT_EQ(pacer.prompt_tokens(1, 20), 20);
+}
+
+TEST(PromptPacer, StartsSmallAndNeverStops) {
+  PromptPacer pacer(2.0);
+  EXPECT_EQ(pacer.prompt_tokens(1, 512), 32);
+  pacer.report(1, 0, 0.001);
+  pacer.report(1, 32, 100.0);
+  EXPECT_EQ(pacer.prompt_tokens(1, 512), 4);
+}
+
+TEST(PromptPacer, IsNotThrownOffByOneSlowStep) {
+  PromptPacer pacer(2.0);
+  for (int i = 0; i < 30; ++i) {
+    pacer.report(1, 0, 0.010);
+    pacer.report(1, 50, 0.030);
+  }
+  pacer.report(1, 50, 30.0);
+  EXPECT_GE(pacer.prompt_tokens(1, 512), 14);
+}
+
+TEST(PromptPacer, TakesPromptTokensThatCostNothing) {
+  PromptPacer pacer(2.0);
+  pacer.report(1, 0, 0.010);
+  pacer.report(1, 50, 0.009);
+  EXPECT_EQ(pacer.prompt_tokens(1, 512), 512);
+}
+
+}  // namespace
+}  // namespace carat
