@@ -175,6 +175,7 @@ Measurement measure_model(const BenchOptions& options) {
   const RunnerOptions limits = size_kv(model.plan.kv_groups, longest, options.batch,
                                        std::max(options.batch, std::min(options.prompt, 512)));
   EngineOptions settings = engine_options(model);
+  settings.slowdown = 0;  // prefill is timed by itself
   Engine engine(make_runner(std::move(model.plan), limits, options.device, options.quiet), nullptr, settings);
   m.load_s = seconds_since(start);
   m.threads = reading_threads(options.device);

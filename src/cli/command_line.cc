@@ -177,6 +177,13 @@ void add_run(CLI::App& app, CommandLine& line) {
       command->add_flag("--ignore-eos", o.ignore_eos, "don't stop where the model does")};
   for (CLI::Option* option : length) option->group("Length");
   add_sampling_flags(command, o);
+  const auto speed = {
+      add_choice(command, "--draft", o.draft,
+                 "guess tokens ahead from what the text repeats; changes the speed, never the reply",
+                 {"ngram", "suffix"}),
+      add_count(command, "--draft-tokens", o.draft_tokens, "guess up to N at once", 1, 64)
+          ->capture_default_str()};
+  for (CLI::Option* option : speed) option->group("Speed");
   add_device_flags(command, o.device);
   command->add_flag("-q,--quiet", o.quiet, "nothing on stderr but errors")->group("Other");
   std::vector<CLI::Option*> flags =

@@ -22,6 +22,8 @@ struct RunOptions {
   std::optional<int> top_k;
   std::optional<uint64_t> seed;
   std::vector<std::string> stop;
+  std::string draft;  // "ngram", "suffix"; empty: none
+  int draft_tokens = 8;
   bool raw = false, ignore_eos = false, quiet = false;
 };
 int run_command(const RunOptions& options);

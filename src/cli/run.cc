@@ -68,13 +68,21 @@ int context_size(const RunOptions& options, int prompt_tokens, int max_positions
   return static_cast<int>(std::min<int64_t>(wanted, max_positions));
 }
 
+DraftMethod draft_method(const std::string& name) {
+  if (name.empty()) return DraftMethod::none;
+  return name == "ngram" ? DraftMethod::ngram : DraftMethod::suffix;
+}
+
 Engine make_engine(LoadedModel model, std::shared_ptr<const Tokenizer> tokenizer, const RunOptions& options,
                    int prompt_tokens) {
   constexpr int kStepTokens = 512;
   EngineOptions settings = engine_options(model);
   settings.max_positions = context_size(options, prompt_tokens, model.plan.max_positions);
-  const RunnerOptions limits =
-      size_kv(model.plan.kv_groups, settings.max_positions, 1, std::min(kStepTokens, prompt_tokens));
+  settings.draft = draft_method(options.draft);
+  settings.draft_tokens = options.draft_tokens;
+  const int checked_tokens = settings.draft == DraftMethod::none ? 1 : 1 + settings.draft_tokens;
+  const RunnerOptions limits = size_kv(model.plan.kv_groups, settings.max_positions, 1,
+                                       std::max(checked_tokens, std::min(kStepTokens, prompt_tokens)));
   return Engine(make_runner(std::move(model.plan), limits, options.device, options.quiet),
                 std::move(tokenizer), std::move(settings));
 }
@@ -98,6 +106,9 @@ void print_footer(const Request& request, const Reply& reply) {
     std::fprintf(stderr, ", seed %llu", static_cast<unsigned long long>(request.sampling.seed));
   else
     std::fputs(", greedy", stderr);
+  if (reply.usage.drafted_tokens > 0)
+    std::fprintf(stderr, ", %d of %d drafts accepted", reply.usage.accepted_tokens,
+                 reply.usage.drafted_tokens);
   if (reply.finish == FinishReason::length) std::fputs(" (ended by the length limit)", stderr);
   std::fputc('\n', stderr);
 }

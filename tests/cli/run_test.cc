@@ -54,6 +54,20 @@ TEST(Run, EmptyPromptStartsFromBos) {
   EXPECT_EQ(joined.err.rfind("1 prompt tokens, 5 generated", 0), 0u) << joined.err;
 }
 
+TEST(Run, DraftsChangeTheSpeedAlone) {
+  for (const char* temperature : {"0", "1"}) {
+    const std::vector<std::string> args{
+        "run", "-p", "The fox ran. The fox ran. The fox", "-n", "60", "--seed", "4", "--temp", temperature};
+    const Finished plain = run_program(args);
+    for (const char* method : {"ngram", "suffix"}) {
+      const Finished drafted = run_program(with(args, {"--draft", method, "--draft-tokens", "5"}));
+      EXPECT_EQ(drafted.out, plain.out);
+      EXPECT_NE(drafted.err.find(" drafts accepted"), std::string::npos) << drafted.err;
+    }
+    EXPECT_EQ(plain.err.find("drafts"), std::string::npos) << plain.err;
+  }
+}
+
 TEST(Run, SeedDecidesTheText) {
   const std::vector<std::string> args{"run", "-p", "The king", "-n", "30", "--seed"};
   const Finished first = run_program(with(args, {"1"})), again = run_program(with(args, {"1"}));

@@ -1,0 +1,203 @@
+// What the engine makes of a model on the CPU: many requests against one, the gap that a long prompt tears
+// into running replies, drafts on a text that repeats, and memory under a random load.
+//   bench_engine MODEL_DIRECTORY [SOAK_SECONDS]
+
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <exception>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "cpu/cpu_runner.h"
+#include "io/model_config.h"
+#include "io/safetensors.h"
+#include "model/gemma4_plan.h"
+
+namespace carat {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+class EngineBench {
+ public:
+  explicit EngineBench(const std::string& directory)
+      : plan_(make_plan(load_model_config(directory), Checkpoint::open(directory))) {}
+
+  std::unique_ptr<Engine> make_engine(int sequences, EngineOptions options = {}) const {
+    options.max_positions = std::min(plan_.max_positions, kContext);
+    const RunnerOptions limits = size_kv(plan_.kv_groups, options.max_positions, sequences, 512);
+    return std::make_unique<Engine>(make_cpu_runner(plan_, limits, {}), nullptr, options);
+  }
+
+  Request request(uint64_t seed, int prompt, int tokens) const {
+    Request request;
+    for (int i = 0; i < prompt; ++i)
+      request.prompt.push_back(static_cast<int32_t>(random_bits(seed, static_cast<uint64_t>(i)) %
+                                                    static_cast<uint64_t>(plan_.vocab)));
+    request.max_tokens = tokens;
+    request.ignore_eos = true;
+    return request;
+  }
+
+  void concurrency() const;
+  void gaps() const;
+  void drafts() const;
+  void soak(double seconds) const;
+
+ private:
+  static constexpr int kContext = 5000;
+  const ModelPlan plan_;
+};
+
+void EngineBench::concurrency() const {
+  constexpr int kRequests = 64, kTokens = 64;
+  const auto engine = make_engine(kRequests);
+  double alone = 0;
+  for (const int count : {1, kRequests}) {
+    std::vector<Request> requests;
+    for (int i = 0; i < count; ++i) requests.push_back(request(static_cast<uint64_t>(i), 32, kTokens));
+    engine->generate(requests, {});  // warm
+    const auto start = Clock::now();
+    engine->generate(requests, {});
+    const double rate = count * kTokens / seconds_since(start);
+    if (count == 1) alone = rate;
+    std::printf("%2d requests at once: %.0f tok/s, %.1f times one\n", count, rate, rate / alone);
+  }
+}
+
+/// The time between two tokens of running replies, while nothing else happens and while a prompt arrives.
+void EngineBench::gaps() const {
+  constexpr int kRunning = 4, kTokens = 600, kPrompt = 4000;
+  for (const double slowdown : {2.0, 0.0}) {
+    EngineOptions options;
+    options.slowdown = slowdown;
+    const auto engine = make_engine(kRunning + 1, options);
+    std::vector<Request> requests;
+    for (int i = 0; i < kRunning; ++i) requests.push_back(request(static_cast<uint64_t>(i), 32, kTokens));
+    RequestHandle running = engine->submit(requests), prompt;
+    std::vector<double> gaps;
+    std::optional<Clock::time_point> last;
+    const auto arrival = Clock::now();
+    int tokens = 0;
+    while (const auto event = running.next()) {
+      if (event->request != 0 || event->token < 0) continue;
+      if (++tokens == kTokens / 4) prompt = engine->submit(request(99, kPrompt, 1));
+      if (last) gaps.push_back(1000 * seconds_since(*last));
+      last = Clock::now();
+    }
+    double first_token_s = 0;
+    while (const auto event = prompt.next()) first_token_s = event->finish ? event->finish->first_token_s : 0;
+    std::ranges::sort(gaps);
+    const double median = gaps[gaps.size() / 2];
+    std::printf(
+        "a prompt of %d tokens arrives, slowdown %.0f: gaps %.2f ms (median), %.2f ms (99 %%), %.2f ms "
+        "(longest: %.1f times the median); its first token after %.2f s; all after %.2f s\n",
+        kPrompt, slowdown, median, gaps[gaps.size() * 99 / 100], gaps.back(), gaps.back() / median,
+        first_token_s, seconds_since(arrival));
+  }
+}
+
+void EngineBench::drafts() const {
+  constexpr int kTokens = 256;
+  Request repeating = request(7, 24, kTokens);
+  const std::vector<int32_t> phrase = repeating.prompt;
+  for (int i = 0; i < 6; ++i) repeating.prompt.insert(repeating.prompt.end(), phrase.begin(), phrase.end());
+  double plain = 0;
+  for (const DraftMethod method : {DraftMethod::none, DraftMethod::ngram, DraftMethod::suffix}) {
+    EngineOptions options;
+    options.draft = method;
+    options.draft_tokens = 16;
+    const auto engine = make_engine(1, options);
+    engine->generate(repeating, {});  // warm
+    const Reply reply = engine->generate(repeating, {});
+    const double rate = (kTokens - 1) / (reply.total_s - reply.first_token_s);
+    if (method == DraftMethod::none) plain = rate;
+    const char* names[] = {"none", "ngram", "suffix"};
+    std::printf("drafts %-6s: %.0f tok/s, %.2f times; %d of %d drafts accepted\n",
+                names[static_cast<int>(method)], rate, rate / plain, reply.usage.accepted_tokens,
+                reply.usage.drafted_tokens);
+  }
+}
+
+std::size_t resident_kilobytes() {
+  std::ifstream status("/proc/self/statm");
+  std::size_t total = 0, resident = 0;
+  status >> total >> resident;
+  return resident * 4;
+}
+
+/// Requests of all kinds, a third of them dropped half-way; prints memory ten times.
+void EngineBench::soak(double seconds) const {
+  EngineOptions options;
+  options.prefix_cache = true;
+  options.draft = DraftMethod::suffix;
+  const auto engine = make_engine(8, options);
+  std::deque<RequestHandle> open;
+  uint64_t counter = 0;
+  int64_t finished = 0, dropped = 0;
+  const auto start = Clock::now();
+  for (int tenth = 1; tenth <= 10; ++tenth) {
+    while (seconds_since(start) < seconds * tenth / 10) {
+      const auto random = [&](uint64_t below) { return random_bits(1, counter++) % below; };
+      Request next = request(random(5), 8 + static_cast<int>(random(300)), 1 + static_cast<int>(random(60)));
+      next.samples = 1 + static_cast<int>(random(3));
+      next.sampling.temperature = random(2) == 0 ? 0.f : 1.f;
+      next.sampling.seed = counter;
+      open.push_back(engine->submit(std::move(next)));
+      if (open.size() < 16) continue;
+      if (random(3) == 0) {
+        ++dropped;
+      } else {
+        while (open.front().next()) {
+        }
+        ++finished;
+      }
+      open.pop_front();
+    }
+    const EngineStats stats = engine->stats();
+    std::printf("%5.0f s: %lld finished, %lld dropped, %lld preempted, %zu MB resident\n",
+                seconds_since(start), static_cast<long long>(finished), static_cast<long long>(dropped),
+                static_cast<long long>(stats.preemptions), resident_kilobytes() / 1024);
+  }
+  open.clear();
+  const bool drained = engine->drain(std::chrono::seconds(60));
+  const EngineStats stats = engine->stats();
+  std::printf("%s; %s\n", drained ? "all ended" : "SOME ARE STUCK",
+              stats.free_pages == stats.total_pages ? "all pages free" : "PAGES ARE LOST");
+}
+
+}  // namespace
+}  // namespace carat
+
+int main(int argc, char** argv) {
+  if (argc < 2) {
+    std::fputs("usage: bench_engine MODEL_DIRECTORY [SOAK_SECONDS]\n", stderr);
+    return 2;
+  }
+  try {
+    const carat::EngineBench bench(argv[1]);
+    if (argc > 2) {
+      bench.soak(std::atof(argv[2]));
+      return 0;
+    }
+    bench.concurrency();
+    bench.gaps();
+    bench.drafts();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return 1;
+  }
+}
