@@ -87,13 +87,13 @@ struct Timings {
   MemoryUse memory;             // with all prompts read; nothing grows after that
 };
 
-/// Takes the time of generation apart as tokens come in.
+/// Takes the time of generation apart by when the engine drew each token; here they may arrive in bunches.
 class Stopwatch {
  public:
   explicit Stopwatch(int sequences) : started_(static_cast<std::size_t>(sequences)), waiting_(sequences) {}
 
-  void token(std::size_t sequence) {
-    const double now = seconds_since(start_);
+  void token(std::size_t sequence, double now) {
+    last_ = now;
     if (waiting_ == 0) {
       ++timings_.decoded;
       if (sequence != last_started_) return;
@@ -111,16 +111,15 @@ class Stopwatch {
   }
 
   Timings stop() {
-    timings_.decode_s = seconds_since(start_) - timings_.prefill_s;
+    timings_.decode_s = last_ - timings_.prefill_s;
     return std::move(timings_);
   }
 
  private:
-  const Clock::time_point start_ = Clock::now();
   std::vector<bool> started_;
   int waiting_;  // sequences without a token
   std::size_t last_started_ = 0;
-  double step_start_ = 0;
+  double step_start_ = 0, last_ = 0;
   Timings timings_;
 };
 
@@ -144,7 +143,7 @@ Timings generate(Engine& engine, const BenchOptions& options, int prompt_tokens,
   Stopwatch stopwatch(options.batch);
   const auto replies = engine.generate(requests, [&](const TokenEvent& event) {
     progress.update(static_cast<double>(++drawn) / (static_cast<double>(tokens) * options.batch));
-    stopwatch.token(event.request);
+    stopwatch.token(event.request, event.drawn_s);
     return true;
   });
   const Timings timings = stopwatch.stop();
@@ -197,8 +196,7 @@ Measurement measure_model(const BenchOptions& options) {
   if (decode.decoded > 0) {
     m.decode_tok_s = decode.decoded / decode.decode_s;
     m.ms_per_token = 1000 * options.batch / m.decode_tok_s;
-    // Tokens arrive from the engine's thread; those of steps this short arrive in bunches.
-    m.median_step_ms = m.ms_per_token < 1 ? m.ms_per_token : 1000 * median(decode.steps_s);
+    m.median_step_ms = 1000 * median(decode.steps_s);
   }
   if (!bandwidth.empty()) {
     m.read_bandwidth_bytes_s = median(bandwidth);

@@ -189,7 +189,7 @@ std::vector<Reply> Engine::generate(std::span<const Request> requests,
       if (!unwanted[index]) append(reply, *event);
       if (event->finish) finish(reply, *event->finish);
       if (event->token >= 0 && !unwanted[index] && on_token &&
-          !on_token({event->request, event->token, std::move(event->text), event->sample})) {
+          !on_token({event->request, event->token, std::move(event->text), event->sample, event->drawn_s})) {
         unwanted[index] = !event->finish;
         handle.cancel(event->request);
       }

@@ -51,6 +51,7 @@ struct TokenEvent {
   int32_t token;
   std::string text;
   int sample = 0;
+  double drawn_s = 0;  // since submission
 };
 
 class Engine {

@@ -89,6 +89,7 @@ struct Event {
   std::size_t request = 0;  // index into the requests submitted together
   int sample = 0;
   int32_t token = -1;  // -1: none
+  double drawn_s = 0;  // since submission; events may be read much later
   std::string text;
   std::optional<TokenLogprobs> logprobs;
   std::optional<Finish> finish;  // the last event of a reply

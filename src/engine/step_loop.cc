@@ -162,12 +162,13 @@ void StepLoop::accept(const StepShare& share, std::span<const int32_t> drawn, st
 /// Appends the token to the sequence. The event has a `finish` when the reply ends with it.
 Event StepLoop::event_for(Sequence& sequence, int32_t token, std::span<const float> logits) {
   Event event;
+  event.drawn_s = sequence.submission->elapsed_s();
   if (token < 0 || !sequence.failure.empty()) {
     const std::string error = sequence.failure.empty() ? no_token_message(sequence) : sequence.failure;
     event.finish = Finish{.reason = FinishReason::error, .error = error, .usage = {}};
     return event;
   }
-  if (sequence.reply_tokens() == 0) sequence.first_token_s = sequence.submission->elapsed_s();
+  if (sequence.reply_tokens() == 0) sequence.first_token_s = event.drawn_s;
   sequence.tokens.push_back(token);
   ReplyStream::Piece piece = sequence.stream.push(token);
   event.token = token;
