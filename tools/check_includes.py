@@ -15,6 +15,7 @@ USES = {
     "base": [],
     "io": ["base"],
     "text": ["base"],
+    "chat": ["text"],
     "model": ["io"],
     "engine": ["model", "text"],
     "ref": ["engine"],
@@ -22,7 +23,12 @@ USES = {
     "cuda": ["engine"],
     "cli": ["ref", "cpu", "cuda"],
 }
-THIRD_PARTY = {"io": ["nlohmann/"], "text": ["nlohmann/"], "cli": ["nlohmann/", "CLI/"]}
+THIRD_PARTY = {
+    "io": ["nlohmann/"],
+    "text": ["nlohmann/"],
+    "chat": ["nlohmann/"],
+    "cli": ["nlohmann/", "CLI/"],
+}
 
 STANDARD = re.compile(r"[a-z_0-9]+")  # <vector>
 SYSTEM = re.compile(r"(sys|linux|asm)/[a-z_]+\.h|(unistd|fcntl|pthread|sched|signal|dirent|cpuid|errno)\.h")
