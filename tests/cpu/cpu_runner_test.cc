@@ -16,6 +16,13 @@
 #include "cpu/isa.h"
 #include "engine/kv_pages.h"
 #include "engine/score.h"
+<<<<<<< Updated upstream
+=======
+#include "engine/step_builder.h"
+#include "model/formats.h"
+#include "model/gemma4_plan.h"
+#include "model/quantized_checkpoint.h"
+>>>>>>> Stashed changes
 #include "ref/ref_runner.h"
 #include "support/golden.h"
 #include "support/quantized_plan.h"
@@ -45,7 +52,7 @@ std::unique_ptr<Runner> make_runner(const ModelPlan& plan, const CpuOptions& cpu
 CpuOptions with_threads(int threads) { return {.threads = threads, .isa = {}, .format = {}, .progress = {}}; }
 
 /// Ragged steps over a few sequences, made from a seed: prompts in odd pieces beside decode steps, some rows
-/// with logits. A sequence that reaches `longest` starts again.
+/// with logits. A sequence that reaches kLongest starts again.
 class RaggedSteps {
  public:
   RaggedSteps(const ModelPlan& plan, const RunnerOptions& limits, uint64_t seed)
@@ -55,62 +62,43 @@ class RaggedSteps {
         seed_(seed) {}
 
   StepInput next() {
-    tokens_.clear();
-    segments_.clear();
-    rows_.clear();
-    for (int s = 0; s < kSequences; ++s) {
+    builder_.clear();
+    counts_ = {};
+    for (std::size_t s = 0; s < kSequences; ++s) {
       if (draw(4) == 0 && s > 0) continue;
-      const int room = max_tokens_ - static_cast<int>(tokens_.size());
-      const int count = std::min(draw(3) == 0 ? 1 + draw(40) : 1, room);
-      if (count > 0) add_segment(s, count);
+      const int room = max_tokens_ - builder_.tokens();
+      counts_[s] = std::min(draw(3) == 0 ? 1 + draw(40) : 1, room);
+      if (counts_[s] > 0) add_segment(s, counts_[s]);
     }
-    set_page_tables();
-    step_.tokens = tokens_;
-    step_.segments = segments_;
-    step_.logit_rows = rows_;
-    step_.return_logits = true;
-    return step_;
+    return builder_.input();
   }
 
   void finish() {
-    for (const Segment& segment : segments_) {
-      const auto s = static_cast<std::size_t>(segment.sequence);
-      past_[s] += segment.count;
+    for (std::size_t s = 0; s < kSequences; ++s) {
+      past_[s] += counts_[s];
       pages_.release_behind_window(sequences_[s], past_[s]);
     }
   }
 
  private:
-  static constexpr int kSequences = 4, kLongest = 300;
+  static constexpr std::size_t kSequences = 4;
+  static constexpr int kLongest = 300;
 
   int draw(int bound) {
     return static_cast<int>(random_bits(seed_, counter_++) % static_cast<uint64_t>(bound));
   }
 
-  void add_segment(int s, int count) {
-    const auto at = static_cast<std::size_t>(s);
-    if (past_[at] + count > kLongest) {
-      pages_.release_all(sequences_[at]);
-      past_[at] = 0;
+  void add_segment(std::size_t s, int count) {
+    if (past_[s] + count > kLongest) {
+      pages_.release_all(sequences_[s]);
+      past_[s] = 0;
     }
-    ASSERT_TRUE(pages_.extend(sequences_[at], past_[at], count));
-    segments_.push_back({static_cast<int32_t>(tokens_.size()), count, past_[at], s});
+    ASSERT_TRUE(pages_.extend(sequences_[s], past_[s], count));
+    std::vector<int32_t> tokens;
+    for (int i = 0; i < count; ++i) tokens.push_back(draw(vocab_));
+    const int first = builder_.add(tokens, past_[s], sequences_[s]);
     for (int i = 0; i < count; ++i) {
-      if (i + 1 == count ? draw(4) > 0 : draw(8) == 0) rows_.push_back(static_cast<int32_t>(tokens_.size()));
-      tokens_.push_back(draw(vocab_));
-    }
-  }
-
-  void set_page_tables() {
-    for (std::size_t g = 0; g < kKvGroups; ++g) {
-      std::size_t stride = 1;
-      for (const SequencePages& sequence : sequences_) stride = std::max(stride, sequence.table[g].size());
-      tables_[g].assign(stride * kSequences, -1);
-      for (std::size_t s = 0; s < kSequences; ++s) {
-        std::ranges::copy(sequences_[s].table[g],
-                          tables_[g].begin() + static_cast<std::ptrdiff_t>(s * stride));
-      }
-      step_.page_tables[g] = {tables_[g], static_cast<int>(stride)};
+      if (i + 1 == count ? draw(4) > 0 : draw(8) == 0) builder_.want_logits(first + i);
     }
   }
 
@@ -118,11 +106,8 @@ class RaggedSteps {
   int max_tokens_, vocab_;
   uint64_t seed_, counter_ = 0;
   std::array<SequencePages, kSequences> sequences_;
-  std::array<int, kSequences> past_{};
-  std::vector<int32_t> tokens_, rows_;
-  std::vector<Segment> segments_;
-  std::array<std::vector<int32_t>, kKvGroups> tables_;
-  StepInput step_;
+  std::array<int, kSequences> past_{}, counts_{};  // tokens cached, and those of the step
+  StepBuilder builder_;
 };
 
 std::vector<float> logits_of(Runner& runner, const StepInput& step) {
@@ -252,21 +237,13 @@ double relative_difference(std::span<const float> a, std::span<const float> b) {
   return std::sqrt(difference / spread);
 }
 
-/// Quantised runners round the inputs of products to 8 bits, which small random models magnify. Where that
-/// turns a close choice of experts, a row may come out different; wrong weights would change all.
-void expect_close_rows(const ModelPlan& plan, const std::vector<float>& a, const std::vector<float>& b) {
+void add_differences(const ModelPlan& plan, const std::vector<float>& a, const std::vector<float>& b,
+                     std::vector<double>& differences) {
   ASSERT_EQ(a.size(), b.size());
-  const auto vocab = static_cast<std::size_t>(plan.vocab), rows = a.size() / vocab;
-  std::size_t close = 0;
-  for (std::size_t r = 0; r < rows; ++r) {
-    const double d =
-        relative_difference(std::span(a).subspan(r * vocab, vocab), std::span(b).subspan(r * vocab, vocab));
-    close += d <= 0.1;
-  }
-  if (plan.layers.back().moe) {
-    EXPECT_GE(2 * close, rows);
-  } else {
-    EXPECT_EQ(close, rows);
+  const auto vocab = static_cast<std::size_t>(plan.vocab);
+  for (std::size_t row = 0; row < a.size(); row += vocab) {
+    differences.push_back(
+        relative_difference(std::span(a).subspan(row, vocab), std::span(b).subspan(row, vocab)));
   }
 }
 
@@ -284,12 +261,20 @@ TEST_P(CpuRunnerOn, ComputesWithTheQuantisedWeights) {
       const auto as_stored =
           make_cpu_runner(quantized, limits, {.threads = 3, .isa = isa, .format = {}, .progress = {}});
       RaggedSteps steps(plan_, limits, 5);
+      std::vector<double> differences;
       for (int i = 0; i < 8; ++i) {
         const StepInput step = steps.next();
         const std::vector<float> logits = logits_of(*from_format, step);
-        expect_close_rows(plan_, logits, logits_of(*reference, step));
+        add_differences(plan_, logits, logits_of(*reference, step), differences);
         EXPECT_EQ(logits_of(*as_stored, step), logits) << "step " << i;
         steps.finish();
+      }
+      // The runner rounds the inputs of products to 8 bits, which small random models magnify; where that
+      // turns a close choice of experts, a row comes out different. Wrong weights would change all rows.
+      std::ranges::sort(differences);
+      EXPECT_LE(differences[differences.size() / 2], 0.1);
+      if (!plan_.layers.back().moe) {
+        EXPECT_LE(differences.back(), 0.25);
       }
     }
   }
