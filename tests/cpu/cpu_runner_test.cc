@@ -16,13 +16,7 @@
 #include "cpu/isa.h"
 #include "engine/kv_pages.h"
 #include "engine/score.h"
-<<<<<<< Updated upstream
-=======
 #include "engine/step_builder.h"
-#include "model/formats.h"
-#include "model/gemma4_plan.h"
-#include "model/quantized_checkpoint.h"
->>>>>>> Stashed changes
 #include "ref/ref_runner.h"
 #include "support/golden.h"
 #include "support/quantized_plan.h"
