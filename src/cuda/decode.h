@@ -61,9 +61,7 @@ struct MatvecArgs {
   int slices, slices_shift;        // the columns are split over the warps of a CTA; warps per slice
   int slice_cols;                  // of all slices but the last
   int row_bytes, slice_bytes;
-  int copy_rows;              // neighbouring rows that a warp takes at a time
-  int round_outputs, rounds;  // outputs that all warps take at a time, and how often all of them have some
-  int stages;                 // copies that a warp has in flight
+  int stages;  // copies that a warp has in flight
 };
 
 /// Whether matvec() can multiply a matrix of this format and so many columns.

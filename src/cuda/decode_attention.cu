@@ -37,16 +37,16 @@ __device__ inline Cluster this_cluster() { return {}; }
 
 template <int kHeadDim>
 struct Shape {
-  static constexpr int kChunks = kHeadDim / 8;                 // 16-byte chunks of a key
-  static constexpr int kKeyLanes = kChunks < 8 ? kChunks : 8;  // lanes that share a score
-  static constexpr int kQuads = kHeadDim / 4;                  // a thread adds up four dimensions of V
-  static constexpr int kKeyGroups = kThreads / kQuads;         // over every so many-th key
+  static constexpr int kChunks = kHeadDim / 8;  // 16-byte chunks of a key
+  static constexpr int kPairs = kHeadDim / 2;
+  static constexpr int kKeyGroups =
+      kThreads / kPairs > 0 ? kThreads / kPairs : 1;  // threads per pair of dims
 };
 
 template <int kHeadDim>
-struct alignas(16) Shared {
+struct Shared {
   float q[kHeadDim], k[kHeadDim], v[kHeadDim];
-  float scores[kMostKeys], weights[kWarps][kMostKeys];
+  float weights[kMostKeys];
   float sums[Shape<kHeadDim>::kKeyGroups][kHeadDim];
   float context[kHeadDim];  // this CTA's part, read by the whole cluster
   float largest, total;     // and what it is relative to
@@ -73,42 +73,25 @@ __device__ inline Keys keys_of(int position, int window, int rank) {
   return {first, min(first + each, position + 1)};
 }
 
-/// A tile on chip: planes of `keys` vectors each, in the order of the pages: K, V, low halves of K, of V.
+/// On chip a key is followed by its value, then by the low halves of both where they are read.
 template <int kHeadDim, int kHalves>
-struct Tile {
-  float16* data;
-  uint64_t* barrier;  // completes when the copies have landed
-  int plane;          // elements
+constexpr int kKeyElements = 2 * kHalves * kHeadDim;
 
-  __device__ Tile(float16* tiles, uint64_t* barriers, int index, int keys)
-      : data(tiles + index * keys * 2 * kHalves * kHeadDim),
-        barrier(barriers + index),
-        plane(keys * kHeadDim) {}
-  __device__ float16* key(int index) const { return data + index * kHeadDim; }
-  __device__ float16* value(int index) const { return data + plane + index * kHeadDim; }
-
-  /// Starts the copy of keys and values [first, last), page by page. For one warp.
-  __device__ void load(const DecodeAttentionArgs& a, int first, int last, int kv_head) const {
-    if (first >= last) return;
-    const int lane = threadIdx.x % 32, page_tokens = a.kv.page_tokens, first_page = first / page_tokens;
-    if (lane == 0)
-      ptx::barrier_expect(barrier,
-                          (last - first) * 2 * kHalves * kHeadDim * static_cast<int>(sizeof(float16)));
-    __syncwarp();
-    const uint64_t policy = ptx::policy_evict_last();
+/// Starts the copy of keys and values [first, last).
+template <int kHeadDim, int kHalves>
+__device__ void load_tile(const DecodeAttentionArgs& a, float16* tile, int first, int last, int kv_head) {
+  using S = Shape<kHeadDim>;
 #pragma unroll 1
-    for (int page = first_page + lane; page * page_tokens < last; page += 32) {
-      const int begin = max(first, page * page_tokens), end = min(last, (page + 1) * page_tokens);
-      const float16* from = fresh_kv_address(a, begin, kv_head);
-      const int bytes = (end - begin) * kHeadDim * static_cast<int>(sizeof(float16));
-#pragma unroll 1
-      for (int part = 0; part < 2 * kHalves; ++part)
-        ptx::bulk_copy(data + part * plane + (begin - first) * kHeadDim,
-                       from + part / 2 * a.kv.low_offset + part % 2 * a.kv.value_offset, bytes, barrier,
-                       policy);
-    }
+  for (int i = threadIdx.x; first + i / S::kChunks < last; i += kThreads) {
+    const int key = i / S::kChunks, element = i % S::kChunks * 8;
+    const float16* from = fresh_kv_address(a, first + key, kv_head) + element;
+#pragma unroll
+    for (int part = 0; part < 2 * kHalves; ++part)
+      ptx::async_copy16(tile + key * kKeyElements<kHeadDim, kHalves> + part * kHeadDim + element,
+                        from + part / 2 * a.kv.low_offset + part % 2 * a.kv.value_offset, true);
   }
-};
+  ptx::async_commit();
+}
 
 __device__ inline void rotate(float& first, float& second, float sine, float cosine) {
   const float rotated = first * cosine - second * sine;
@@ -188,109 +171,81 @@ __device__ void prepare(const DecodeAttentionArgs& a, Shared<kHeadDim>& s, int h
 
 /// The row's own key and value: to their place on chip, and by the first head of each kv head into the pages.
 template <int kHeadDim, int kHalves>
-__device__ void append(const DecodeAttentionArgs& a, const Shared<kHeadDim>& s,
-                       const Tile<kHeadDim, kHalves>& tile, int key, float16* page) {
+__device__ void append(const DecodeAttentionArgs& a, const Shared<kHeadDim>& s, float16* key, float16* page) {
 #pragma unroll 1
   for (int i = threadIdx.x; i < kHeadDim; i += kThreads) {
 #pragma unroll 1
     for (int which = 0; which < 2; ++which) {
       const float x = which == 0 ? s.k[i] : s.v[i];
-      float16* to = (which == 0 ? tile.key(key) : tile.value(key)) + i;
+      float16* to = key + which * kHeadDim + i;
       const float16 high = __float2half_rn(x);
       to[0] = high;
-      if (kHalves == 2) to[2 * tile.plane] = __float2half_rn(x - __half2float(high));
+      if (kHalves == 2) to[2 * kHeadDim] = __float2half_rn(x - __half2float(high));
       if (page) store_kv(a.kv, page, which * a.kv.value_offset + i, x);
     }
   }
 }
 
-/// Four neighbouring elements of a key or value on chip whose low halves lie `low` further on.
-template <int kHalves>
-__device__ inline float4 load_quad(const float16* high, int low, int quad) {
-  const auto widen = [&](const float16* from) {
-    const uint2 q = reinterpret_cast<const uint2*>(from)[quad];
-    const float2 first = __half22float2(reinterpret_cast<const __half2&>(q.x));
-    const float2 second = __half22float2(reinterpret_cast<const __half2&>(q.y));
-    return make_float4(first.x, first.y, second.x, second.y);
-  };
-  const float4 h = widen(high);
-  if (kHalves == 1) return h;
-  const float4 l = widen(high + low);
-  return make_float4(h.x + l.x, h.y + l.y, h.z + l.z, h.w + l.w);
-}
-
-/// Scores of the keys of a tile: eight lanes share a key, so a warp has four at a time.
+/// Elements 2 i and 2 i + 1 of a key or value on chip.
 template <int kHeadDim, int kHalves>
-__device__ void score_keys(Shared<kHeadDim>& s, const Tile<kHeadDim, kHalves>& tile, int count) {
-  using S = Shape<kHeadDim>;
-  constexpr int kWarpKeys = 32 / S::kKeyLanes;
-  const int lane = threadIdx.x % 32, part = lane % S::kKeyLanes;
-  const int first = threadIdx.x / 32 * kWarpKeys + lane / S::kKeyLanes;
-  const int swap = lane / S::kKeyLanes % 2;  // neighbouring keys read different banks
-#pragma unroll 1
-  for (int base = 0; base < count; base += kWarps * kWarpKeys) {
-    const int key = base + first;
-    const float16* k = tile.key(min(key, count - 1));
-    float even = 0.f, odd = 0.f;
-#pragma unroll 4
-    for (int i = 0; i < S::kQuads / S::kKeyLanes; ++i) {
-      const int quad = (i ^ swap) * S::kKeyLanes + part;
-      const float4 x = load_quad<kHalves>(k, 2 * tile.plane, quad),
-                   q = reinterpret_cast<const float4*>(s.q)[quad];
-      even += x.x * q.x + x.z * q.z;
-      odd += x.y * q.y + x.w * q.w;
-    }
-    float score = even + odd;
-#pragma unroll
-    for (int offset = S::kKeyLanes / 2; offset > 0; offset /= 2)
-      score += __shfl_xor_sync(kAllLanes, score, offset);
-    if (part == 0 && key < count) s.scores[key] = score;
-  }
+__device__ inline float2 load_pair(const float16* high, int i) {
+  const float2 h = __half22float2(reinterpret_cast<const __half2*>(high)[i]);
+  if (kHalves == 1) return h;
+  const float2 l = __half22float2(reinterpret_cast<const __half2*>(high + 2 * kHeadDim)[i]);
+  return make_float2(h.x + l.x, h.y + l.y);
 }
 
-/// The running softmax of this CTA and this thread's part of the context: four dimensions over its keys.
+/// q . k for one key, over the warp.
+template <int kHeadDim, int kHalves>
+__device__ float score(const float* q, const float16* key) {
+  float sum = 0.f;
+  for (int i = threadIdx.x % 32; i < kHeadDim / 2; i += 32) {
+    const float2 k = load_pair<kHeadDim, kHalves>(key, i), x = reinterpret_cast<const float2*>(q)[i];
+    sum += k.x * x.x + k.y * x.y;
+  }
+  return warp_sum(sum);
+}
+
+/// The running softmax of this CTA and this thread's part of the context: dims 2 pair and 2 pair + 1 over its
+/// keys.
 struct Running {
   float largest = -INFINITY, total = 0.f;
-  float4 context = make_float4(0.f, 0.f, 0.f, 0.f);
+  float2 context = make_float2(0.f, 0.f);
 };
 
 template <int kHeadDim, int kHalves>
-__device__ void add_tile(Shared<kHeadDim>& s, const Tile<kHeadDim, kHalves>& tile, int count, Running& run) {
+__device__ void add_tile(Shared<kHeadDim>& s, const float16* tile, int count, Running& run) {
   using S = Shape<kHeadDim>;
-  const int lane = threadIdx.x % 32;
-  float* weights = s.weights[threadIdx.x / 32];  // every warp computes all of them: no second barrier
-  score_keys<kHeadDim, kHalves>(s, tile, count);
+  constexpr int kStride = kKeyElements<kHeadDim, kHalves>;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+#pragma unroll 1
+  for (int key = warp; key < count; key += kWarps) {
+    const float value = score<kHeadDim, kHalves>(s.q, tile + key * kStride);
+    if (lane == 0) s.weights[key] = value;
+  }
   __syncthreads();
   float largest = run.largest;
 #pragma unroll 1
-  for (int key = lane; key < count; key += 32) largest = fmaxf(largest, s.scores[key]);
+  for (int key = lane; key < count; key += 32) largest = fmaxf(largest, s.weights[key]);
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2)
     largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, offset));
   float total = 0.f;
 #pragma unroll 1
-  for (int key = lane; key < count; key += 32) {
-    const float weight = exp2f((s.scores[key] - largest) * kLog2e);
-    weights[key] = weight;
-    total += weight;
-  }
-  __syncwarp();
+  for (int key = lane; key < count; key += 32) total += exp2f((s.weights[key] - largest) * kLog2e);
   const float rescale = exp2f((run.largest - largest) * kLog2e);
   run.total = run.total * rescale + warp_sum(total);
   run.largest = largest;
-  float4 context = make_float4(run.context.x * rescale, run.context.y * rescale, run.context.z * rescale,
-                               run.context.w * rescale);
-  const int quad = threadIdx.x % S::kQuads, group = threadIdx.x / S::kQuads;
+  run.context.x *= rescale;
+  run.context.y *= rescale;
+  const int pair = threadIdx.x % S::kPairs, group = threadIdx.x / S::kPairs;
 #pragma unroll 2
   for (int key = group; key < count; key += S::kKeyGroups) {
-    const float weight = weights[key];
-    const float4 v = load_quad<kHalves>(tile.value(key), 2 * tile.plane, quad);
-    context.x += weight * v.x;
-    context.y += weight * v.y;
-    context.z += weight * v.z;
-    context.w += weight * v.w;
+    const float weight = exp2f((s.weights[key] - largest) * kLog2e);
+    const float2 v = load_pair<kHeadDim, kHalves>(tile + key * kStride + kHeadDim, pair);
+    run.context.x += weight * v.x;
+    run.context.y += weight * v.y;
   }
-  run.context = context;
   __syncthreads();
 }
 
@@ -300,7 +255,6 @@ __global__ void __launch_bounds__(kThreads)
   using S = Shape<kHeadDim>;
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ Shared<kHeadDim> s;
-  __shared__ uint64_t barriers[2];
   float16* tiles = reinterpret_cast<float16*>(shared);
   const Cluster cluster = this_cluster();
   ptx::launch_dependents();
@@ -314,17 +268,12 @@ __global__ void __launch_bounds__(kThreads)
   const int stored = appends ? position : range.last;  // keys that the pages hold already
   // All keys at once, or two tiles in turn, each half of the room.
   const int step = range.last - range.first <= a.tile_keys ? a.tile_keys : a.tile_keys / 2;
-  const auto tile = [&](int index) { return Tile<kHeadDim, kHalves>(tiles, barriers, index, step); };
-  const auto load = [&](int index, int first) {
-    if (threadIdx.x < 32) tile(index).load(a, first, min(stored, first + step), kv_head);
+  const auto load = [&](float16* tile, int first) {
+    load_tile<kHeadDim, kHalves>(a, tile, first, min(stored, first + step), kv_head);
   };
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < 2; ++i) ptx::barrier_init(barriers + i, 1);
-    ptx::fence_barrier_init();
-  }
-  __syncwarp();
-  load(0, range.first);
-  load(1, range.first + step);
+  float16 *now = tiles, *next = tiles + step * kKeyElements<kHeadDim, kHalves>;
+  load(now, range.first);
+  load(next, range.first + step);
   const PairConstants constants = load_constants<kHeadDim>(a, position);
   float16* page = appends && head % group_size == 0 ? fresh_kv_address(a, position, kv_head) : nullptr;
   ptx::wait_for_dependencies();
@@ -332,16 +281,21 @@ __global__ void __launch_bounds__(kThreads)
   prepare<kHeadDim>(a, s, head, appends, constants);
   Running run;
 #pragma unroll 1
-  for (int i = 0, first = range.first; first < range.last; ++i, first += step) {
+  for (int first = range.first; first < range.last; first += step) {
     const int last = min(range.last, first + step);
-    if (appends && position < last) append<kHeadDim, kHalves>(a, s, tile(i % 2), position - first, page);
-    if (first < stored) ptx::barrier_wait(barriers + i % 2, i / 2 % 2);
+    if (appends && position < last)
+      append<kHeadDim, kHalves>(a, s, now + (position - first) * kKeyElements<kHeadDim, kHalves>, page);
+    ptx::async_wait<1>();
     __syncthreads();
-    add_tile<kHeadDim, kHalves>(s, tile(i % 2), last - first, run);
-    load(i % 2, first + 2 * step);
+    add_tile<kHeadDim, kHalves>(s, now, last - first, run);
+    load(now, first + 2 * step);
+    float16* used = now;
+    now = next;
+    next = used;
   }
 
-  reinterpret_cast<float4*>(s.sums[threadIdx.x / S::kQuads])[threadIdx.x % S::kQuads] = run.context;
+  const int pair = threadIdx.x % S::kPairs, group = threadIdx.x / S::kPairs;
+  if (group < S::kKeyGroups) reinterpret_cast<float2*>(s.sums[group])[pair] = run.context;
   __syncthreads();
   for (int i = threadIdx.x; i < kHeadDim; i += kThreads) {
     float sum = 0.f;

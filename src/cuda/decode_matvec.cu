@@ -24,24 +24,24 @@ constexpr int kWarpsShift = 3, kWarps = 1 << kWarpsShift, kThreads = 32 * kWarps
 /// Weights in flight per CTA. More only lengthens the queue in front of the small reads that the next product
 /// waits for.
 constexpr int kRingBytes = 48 * 1024;
-/// CTAs on a multiprocessor: this product and the next. With a third one in flight all three slow down.
+/// CTAs on a multiprocessor: this product and the next. With a third one in flight all three slow down. What
+/// keeps it out are registers: 81 to 96 a thread leave room for two products and attention, fewer for three
+/// products.
 constexpr int kResident = 2;
 constexpr int kSharedVector = 4096;  // longer plain vectors go straight to registers
-/// The most rows that a warp brings on chip with one copy: about 3 KB in any format.
-constexpr int most_copy_rows(WeightFormat format) {
+/// Neighbouring rows that a warp brings on chip with one copy: about 3 KB in any format.
+constexpr int copy_rows(WeightFormat format) {
   return format == WeightFormat::bf16 ? 1 : format == WeightFormat::int8 ? 2 : 4;
 }
 
-/// How a CTA's share of the outputs is laid out over its warps: copy_rows neighbours for the first warp, the
-/// next ones for the second, and round again. Everything is a shift: a division is twenty instructions, and a
-/// kernel that runs for two microseconds can't afford to fetch much code.
+/// How a CTA's share of the outputs is laid out over its warps. Everything is a shift: a division is twenty
+/// instructions, and a kernel that runs for two microseconds can't afford to fetch much code.
 struct Share {
-  int first, count;       // outputs of this CTA
-  int rows_shift;         // 1 when gated: two rows of W per output
-  int slice;              // of this warp: its columns of every row
-  int warp_first;         // output of the CTA with which this warp begins
-  int rounds;             // of this warp
-  const std::byte* base;  // the CTA's first row, at this warp's slice
+  int first, count;            // outputs of this CTA
+  int rows_shift;              // 1 when gated: two rows of W per output
+  int slice;                   // of this warp, columns of all its rows
+  int warp_first, warp_count;  // outputs of this warp, numbered within the CTA
+  const std::byte* base;       // this warp's first row
 
   __device__ Share(const MatvecArgs& a) {
     const int cta = blockIdx.x, warp = threadIdx.x / 32;
@@ -49,48 +49,48 @@ struct Share {
     count = a.outputs_each + (cta < a.outputs_rest ? 1 : 0);
     rows_shift = a.output.finish == VectorFinish::gated_gelu ? 1 : 0;
     slice = warp & ((1 << a.slices_shift) - 1);
-    warp_first = (warp >> a.slices_shift) * a.copy_rows;
-    rounds = slice < a.slices ? a.rounds + (warp_first < count - a.rounds * a.round_outputs ? 1 : 0) : 0;
-    base = a.w.data + row_offset(a, first) + slice * a.slice_bytes;
+    const int group = warp >> a.slices_shift, groups_shift = kWarpsShift - a.slices_shift;
+    const int each = count >> groups_shift, rest = count & ((1 << groups_shift) - 1);
+    warp_first = group * each + min(group, rest);
+    warp_count = slice < a.slices ? each + (group < rest ? 1 : 0) : 0;
+    base = a.w.data + static_cast<std::size_t>(first + warp_first) * a.row_bytes + slice * a.slice_bytes;
   }
-  static __device__ std::size_t row_offset(const MatvecArgs& a, unsigned row) {
-    return static_cast<std::size_t>(row) * static_cast<unsigned>(a.row_bytes);
-  }
-  __device__ int steps() const { return rounds << rows_shift; }
 };
 
-/// Neighbouring rows that a warp brings on chip with one copy. Its gate rows, or its only ones, come first,
-/// then its up rows.
+/// Neighbouring rows of one warp.
 struct Step {
-  int first, count;  // outputs of the CTA
+  int first, count;  // outputs of the warp
   int half;          // 1: their up rows
-
-  __device__ Step(const MatvecArgs& a, const Share& share, int index) {
-    half = index >= share.rounds ? 1 : 0;
-    first = share.warp_first + (index - half * share.rounds) * a.round_outputs;
-    count = min(a.copy_rows, share.count - first);
-  }
 };
 
-/// One warp's ring of weights, a step per stage.
+/// One warp's ring of weights, kRows neighbouring rows (slices of them) per stage: its gate rows, or its only
+/// ones, from first to last, then its up rows.
+template <int kRows>
 class Ring {
  public:
-  /// Every lane starts one stage: the sooner the copies are under way, the better.
   __device__ Ring(const MatvecArgs& a, const Share& share, unsigned char* memory, uint64_t* barriers)
       : a_(a),
         share_(share),
         memory_(memory),
         barriers_(barriers),
-        bytes_(min(a.slice_bytes, a.row_bytes - share.slice * a.slice_bytes)) {
-    const int lane = threadIdx.x % 32;
-    if (lane < a.stages) {
-      ptx::barrier_init(barriers_ + lane, 1);
+        bytes_(min(a.slice_bytes, a.row_bytes - share.slice * a.slice_bytes)),
+        half_steps_((share.warp_count + kRows - 1) / kRows) {
+    if (threadIdx.x % 32 == 0) {
+      policy_ = ptx::policy_evict_first();
+#pragma unroll 1
+      for (int s = 0; s < a.stages; ++s) ptx::barrier_init(barriers_ + s, 1);
       ptx::fence_barrier_init();
-      start(lane, lane);
+#pragma unroll 1
+      for (int s = 0; s < a.stages; ++s) start(s, s);
     }
     __syncwarp();
   }
 
+  __device__ int steps() const { return half_steps_ << share_.rows_shift; }
+  __device__ Step step(int index) const {
+    const int half = index >= half_steps_ ? 1 : 0, first = (index - half * half_steps_) * kRows;
+    return {first, min(kRows, share_.warp_count - first), half};
+  }
   /// The current stage; its rows lie slice_bytes apart.
   __device__ const unsigned char* wait() const {
     ptx::barrier_wait(barriers_ + stage_, parity_);
@@ -107,27 +107,28 @@ class Ring {
   }
 
  private:
-  __device__ unsigned char* stage(int index) const { return memory_ + index * a_.copy_rows * a_.slice_bytes; }
-  __device__ void start(int index, int stage_index) const {
-    if (index >= share_.steps()) return;
-    const Step s(a_, share_, index);
+  __device__ unsigned char* stage(int index) const { return memory_ + index * kRows * a_.slice_bytes; }
+  __device__ void start(int index, int stage_index) {
+    if (index >= steps()) return;
+    const Step s = step(index);
     uint64_t* barrier = barriers_ + stage_index;
-    const std::byte* from = share_.base + Share::row_offset(a_, s.first + s.half * (a_.w.rows >> 1));
+    const std::byte* from =
+        share_.base + static_cast<std::size_t>(s.first + s.half * (a_.w.rows >> 1)) * a_.row_bytes;
     ptx::barrier_expect(barrier, s.count * bytes_);
     // Whole rows follow each other without a gap.
     const int copies = a_.slices == 1 ? 1 : s.count, bytes = a_.slices == 1 ? s.count * bytes_ : bytes_;
-    const uint64_t policy = ptx::policy_evict_first();
 #pragma unroll 1
     for (int i = 0; i < copies; ++i)
       ptx::bulk_copy(stage(stage_index) + i * a_.slice_bytes, from + i * a_.row_bytes, bytes, barrier,
-                     policy);
+                     policy_);
   }
 
   const MatvecArgs& a_;
   const Share& share_;
   unsigned char* memory_;
   uint64_t* barriers_;
-  int bytes_, stage_ = 0;
+  uint64_t policy_ = 0;
+  int bytes_, half_steps_, stage_ = 0;
   uint32_t parity_ = 0;
 };
 
@@ -222,14 +223,14 @@ __device__ void prepare_vector(const MatvecArgs& a, const Gains<kVectors>& gains
 /// for each until memory delivers the next one, so a short loop is worth more than overlapped reductions.
 /// Short rows go in pairs, which share the latency of their sums.
 template <WeightFormat kFormat>
-__device__ void multiply_rows(const MatvecArgs& a, const Share& share, Ring& ring,
+__device__ void multiply_rows(const MatvecArgs& a, const Share& share, Ring<copy_rows(kFormat)>& ring,
                               const LaneVector<kFormat>& x, float* sums) {
-  constexpr int kTogether = most_copy_rows(kFormat) > 1 ? 2 : 1;
+  constexpr int kTogether = copy_rows(kFormat) > 1 ? 2 : 1;
   float* mine = sums + share.slice * (share.count << share.rows_shift);
-  const int cols = min(a.slice_cols, a.w.cols - share.slice * a.slice_cols), steps = share.steps();
+  const int cols = min(a.slice_cols, a.w.cols - share.slice * a.slice_cols), steps = ring.steps();
 #pragma unroll 1
   for (int i = 0; i < steps; ++i) {
-    const Step step(a, share, i);
+    const Step step = ring.step(i);
     const unsigned char* w = ring.wait();
 #pragma unroll 1
     for (int row = 0; row < step.count; row += kTogether, w += kTogether * a.slice_bytes) {
@@ -242,7 +243,7 @@ __device__ void multiply_rows(const MatvecArgs& a, const Share& share, Ring& rin
         for (int r = 0; r < kTogether; ++r) total[r] += __shfl_xor_sync(kAllLanes, total[r], offset);
 #pragma unroll
       for (int r = 0; r < kTogether; ++r) {
-        const int output = step.first + row + r;
+        const int output = share.warp_first + step.first + row + r;
         if (threadIdx.x % 32 == r && row + r < step.count)
           mine[(output << share.rows_shift) + step.half] = total[r];
       }
@@ -320,17 +321,18 @@ __device__ void write_outputs(const MatvecArgs& a, const Share& share, float* su
 
 template <WeightFormat kFormat, int kVectors>
 __global__ void __launch_bounds__(kThreads, kResident) matvec_kernel(const __grid_constant__ MatvecArgs a) {
+  constexpr int kRows = copy_rows(kFormat);
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ uint64_t barriers[kWarps][kMostStages];
   __shared__ float4 scratch[kWarps];
   __shared__ float factor_scratch[kWarps];
   __shared__ Candidate best[kWarps];
-  const int warp = threadIdx.x / 32, ring_bytes = a.stages * a.copy_rows * a.slice_bytes;
+  const int warp = threadIdx.x / 32, ring_bytes = a.stages * kRows * a.slice_bytes;
   float* vector = reinterpret_cast<float*>(shared + kWarps * ring_bytes);
   float* sums = vector + (a.w.cols <= kSharedVector ? round_up(a.w.cols, 16) : 0);
   const Share share(a);
   if (!a.late) ptx::launch_dependents();
-  Ring ring(a, share, shared + warp * ring_bytes, barriers[warp]);
+  Ring<kRows> ring(a, share, shared + warp * ring_bytes, barriers[warp]);
   const Gains<kVectors> gains(a.input, a.w.cols);
   const float factor =
       a.output.finish == VectorFinish::per_layer ? per_layer_factor(a, share, factor_scratch) : 0.f;
@@ -408,14 +410,10 @@ void launch_matvec(Queue& queue, MatvecArgs args) {
   args.slices = divide_up(cols, args.slice_cols);
   args.row_bytes = packed_row_bytes(kFormat, cols);
   args.slice_bytes = packed_row_bytes(kFormat, args.slice_cols);
+  const int stage_bytes = kWarps * copy_rows(kFormat) * args.slice_bytes;
+  args.stages = std::clamp(kRingBytes / stage_bytes, 2, kMostStages);
   args.outputs_each = outputs / ctas;
   args.outputs_rest = outputs % ctas;
-  const int groups = kWarps >> args.slices_shift;
-  args.copy_rows = std::clamp(divide_up(divide_up(outputs, ctas), groups), 1, most_copy_rows(kFormat));
-  args.round_outputs = args.copy_rows * groups;
-  args.rounds = args.outputs_each / args.round_outputs;
-  const int stage_bytes = kWarps * args.copy_rows * args.slice_bytes;
-  args.stages = std::clamp(kRingBytes / stage_bytes, 2, kMostStages);
   const std::size_t vector = cols <= kSharedVector ? round_up(cols, 16) : 0;
   const std::size_t sums = static_cast<std::size_t>(divide_up(outputs, ctas) << gated) * args.slices;
   const std::size_t bytes = static_cast<std::size_t>(args.stages * stage_bytes) + (vector + sums) * 4;
