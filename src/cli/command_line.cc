@@ -111,7 +111,7 @@ std::vector<CLI::Option*> add_device_flags(CLI::App* command, DeviceOptions& dev
       add_count(command, "-t,--threads", device.threads, "cpu: threads (default: one per core)", 0,
                 kMostThreads),
       add_choice(command, "--format", device.format,
-                 "cpu: weights as bf16, int8 or int4 (default: as stored)", {"bf16", "int8", "int4"}),
+                 "cpu, cuda: weights as bf16, int8 or int4 (default: as stored)", {"bf16", "int8", "int4"}),
       add_choice(command, "--isa", device.isa, "cpu: scalar, avx2, avx512 or neon (default: the best here)",
                  {"scalar", "avx2", "avx512", "neon"}),
       command->add_flag("--mmap", device.mmap, "cpu: read the files in place instead of repacking them")};
