@@ -126,8 +126,9 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: bench_cuda_steps CHECKPOINT [default | general | fast | int8 | int4 "
-                         "[SEQUENCES PAST COUNT]]\n");
+    std::fprintf(stderr,
+                 "usage: bench_cuda_steps CHECKPOINT [default | general | fast | int8 | int4 "
+                 "[SEQUENCES PAST COUNT]]\n");
     return 2;
   }
   try {

@@ -33,7 +33,7 @@ THIRD_PARTY = {
 STANDARD = re.compile(r"[a-z_0-9]+")  # <vector>
 SYSTEM = re.compile(r"(sys|linux|asm)/[a-z_]+\.h|(unistd|fcntl|pthread|sched|signal|dirent|cpuid|errno)\.h")
 INTRINSICS = re.compile(r"(immintrin|arm_neon|x86intrin)\.h")
-CUDA = re.compile(r"(cuda|cub|cooperative_groups|mma|nv)[a-z_0-9]*(\.h|/.*)?")
+CUDA = re.compile(r"(cuda|cub|cooperative_groups|mma|nv)[a-zA-Z_0-9]*(\.h|/.*)?")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 

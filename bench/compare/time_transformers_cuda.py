@@ -39,8 +39,8 @@ def time_decode(model, batch):
     ids = torch.randint(3, 200_000, (batch, CONTEXT), device="cuda")
 
     def generate(tokens):
-        model.generate(ids, max_new_tokens=tokens, min_new_tokens=tokens, do_sample=False, top_k=None, top_p=None,
-                       temperature=None, pad_token_id=0, cache_implementation="static")
+        model.generate(ids, max_new_tokens=tokens, min_new_tokens=tokens, do_sample=False, top_k=None,
+                       top_p=None, temperature=None, pad_token_id=0, cache_implementation="static")
 
     generate(LONG)  # compiles
     step = (seconds(lambda: generate(LONG), RUNS) - seconds(lambda: generate(SHORT), RUNS)) / (LONG - SHORT)
@@ -49,13 +49,14 @@ def time_decode(model, batch):
 
 @torch.inference_mode()
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkpoint")
     parser.add_argument("--batches", default="1,8,32")
     parser.add_argument("--prompts", default="512,4096")
     args = parser.parse_args()
-    model = Gemma4ForConditionalGeneration.from_pretrained(args.checkpoint, dtype=torch.bfloat16,
-                                                           device_map="cuda", attn_implementation="sdpa").eval()
+    model = Gemma4ForConditionalGeneration.from_pretrained(
+        args.checkpoint, dtype=torch.bfloat16, device_map="cuda", attn_implementation="sdpa").eval()
     print(f"torch {torch.__version__}, {torch.cuda.get_device_name()}")
     for tokens in map(int, args.prompts.split(",")):
         time_prompt(model, tokens)

@@ -8,6 +8,7 @@
 // CTAs; a second kernel joins the parts in order.
 #include <algorithm>
 
+#include "cuda/attention_tile.h"
 #include "cuda/kv_address.h"
 #include "cuda/launch.h"
 #include "cuda/math.h"
@@ -18,7 +19,6 @@ namespace {
 
 constexpr int kMostSplits = kMostAttentionSplits;
 constexpr int kJoinThreads = 256;
-constexpr float kLog2e = 1.4426950408889634f;
 
 template <int kHeadDim, int kRows>
 struct Shape {
@@ -36,19 +36,6 @@ struct Shape {
 template <int kChunks>
 __device__ inline int chunk_at(int row, int chunk) {
   return (row * kChunks + (chunk ^ (row & (std::min(kChunks, 8) - 1)))) * 8;
-}
-
-/// The keys of one tile that one CTA reads: [first, last).
-struct KeyRange {
-  int first, last;
-};
-
-template <int kKeys>
-__device__ inline KeyRange key_range(const AttentionTile& tile, int window, int split, int splits) {
-  const int begin = window > 0 ? max(0, tile.position - window + 1) : 0, end = tile.position + tile.count;
-  const int blocks = (end - begin + kKeys - 1) / kKeys, per_split = (blocks + splits - 1) / splits;
-  const int first = begin + split * per_split * kKeys;
-  return {first, min(end, first + per_split * kKeys)};
 }
 
 template <int kHeadDim, int kRows>
@@ -70,7 +57,7 @@ class Tile {
     for (int i = threadIdx.x; i < kRows * S::kChunks; i += S::kThreads) {
       const int row = i / S::kChunks, chunk = i % S::kChunks;
       const bool valid = row < tile_.count * group_;
-      const std::size_t head = valid ? row_head(row) : 0;
+      const std::size_t head = valid ? row_head(a_, tile_, row, group_) : 0;
       ptx::async_copy16(q_ + chunk_at<S::kChunks>(row, chunk), a_.q + head * kHeadDim + chunk * 8, valid);
     }
   }
@@ -121,8 +108,7 @@ class Tile {
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int position =
-          tile_.position + min(row0() + lane() / 4 + 8 * half, tile_.count * group_ - 1) / group_;
+      const int position = row_position(tile_, row0() + lane() / 4 + 8 * half, group_);
       const int oldest = a_.window > 0 ? position - a_.window + 1 : 0;
       float largest = -INFINITY;
 #pragma unroll
@@ -195,8 +181,7 @@ class Tile {
   __device__ void publish_sums(float* scratch) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      l_[half] += __shfl_xor_sync(kAllLanes, l_[half], 1);
-      l_[half] += __shfl_xor_sync(kAllLanes, l_[half], 2);
+      l_[half] = quad_sum(l_[half]);
     }
     publish(scratch, l_);
   }
@@ -209,7 +194,7 @@ class Tile {
       if (row >= tile_.count * group_) continue;
       float sum = 0.f;
       for (int w = 0; w < S::kColumnWarps; ++w) sum += scratch[w * kRows + row];
-      const std::size_t head = row_head(row);
+      const std::size_t head = row_head(a_, tile_, row, group_);
       const int dim0 = column_warp() * S::kDimTiles * 8 + lane() % 4 * 2;
       float* part = a_.partial.data + (head * splits + split) * (kHeadDim + 2);
       for (int n = 0; n < S::kDimTiles; ++n)
@@ -233,16 +218,6 @@ class Tile {
   __device__ int lane() const { return threadIdx.x % 32; }
   __device__ int column_warp() const { return static_cast<int>(threadIdx.x) / 32 / S::kRowTiles; }
   __device__ int row0() const { return static_cast<int>(threadIdx.x) / 32 % S::kRowTiles * 16; }
-
-  __device__ std::size_t row_head(int row) const {
-    return static_cast<std::size_t>(tile_.first_row + row / group_) * a_.heads + blockIdx.y * group_ +
-           row % group_;
-  }
-
-  __device__ static float quad_max(float v) {
-    v = fmaxf(v, __shfl_xor_sync(kAllLanes, v, 1));
-    return fmaxf(v, __shfl_xor_sync(kAllLanes, v, 2));
-  }
 
   __device__ void load_block(float16* to, const float16* const* places, std::size_t offset, int keys) {
 #pragma unroll 8
@@ -379,7 +354,7 @@ void attention(Queue& queue, const AttentionArgs& args) {
   const int splits = attention_splits(args.tile_count, args.kv.kv_heads, queue.sm_count, args.most_splits);
   if (args.tile_rows == 16) {
     dispatch<16>(queue, args, splits);
-  } else {
+  } else if (!hopper_attention(queue, args, splits)) {
     dispatch<64>(queue, args, splits);
   }
   if (splits > 1) launch(queue, join_kernel, dim3(args.heads, args.rows), kJoinThreads, 0, args, splits);

@@ -274,8 +274,7 @@ PartialSums CudaBlocks::dense_mlp(const LayerPlan& l) {
   output.finish = Finish::gated_gelu;
   output.split = split(hidden_);
   matmul(queue_, matrix(l.gate, 2 * l.gate.rows), split(xn_), rows(), output);
-  return matmul_partial(queue_, matrix(l.down), split(hidden_), rows(), {sums_.data(), sums_.size()},
-                        /*late=*/true);
+  return matmul_partial(queue_, matrix(l.down), split(hidden_), rows(), {sums_.data(), sums_.size()});
 }
 
 /// Without per-layer inputs the layer ends here; with them their gate reads x itself.

@@ -71,17 +71,12 @@ struct MatmulOutput {
   int factor_stride = 0;
   float cap = 0.f;
   Workspace workspace{};  // gelu_times of many tokens: room for partial sums
-  /// Lets the next kernel start only once all before this one have ended; what follows may then read their
-  /// results before its own wait.
-  bool late = false;
 };
 
 /// Two passes over the activations where x has a low half, one where it has none (more than 64 tokens only).
 void matmul(Queue& queue, const Matrix& w, Split x, int tokens, const MatmulOutput& output);
 /// y as partial sums, so that few tokens still occupy the whole GPU.
-/// `late`: see MatmulOutput.
-PartialSums matmul_partial(Queue& queue, const Matrix& w, Split x, int tokens, Workspace workspace,
-                           bool late = false);
+PartialSums matmul_partial(Queue& queue, const Matrix& w, Split x, int tokens, Workspace workspace);
 
 // ---- rows.cu: embedding, norms, per-layer inputs
 

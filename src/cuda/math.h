@@ -80,6 +80,15 @@ __device__ inline uint32_t bits(const __nv_bfloat162& pair) {
 }
 __device__ inline uint32_t bits(const __half2& pair) { return *reinterpret_cast<const uint32_t*>(&pair); }
 
+/// The same for two neighbouring values; `at` is even.
+__device__ inline void store_split2(__nv_bfloat16* hi, __nv_bfloat16* lo, std::size_t at, float x, float y) {
+  const __nv_bfloat162 high = __floats2bfloat162_rn(x, y);
+  *reinterpret_cast<__nv_bfloat162*>(hi + at) = high;
+  if (lo)
+    *reinterpret_cast<__nv_bfloat162*>(lo + at) =
+        __floats2bfloat162_rn(x - __low2float(high), y - __high2float(high));
+}
+
 /// The same for four neighbouring values; `at` is a multiple of 4.
 __device__ inline void store_split4(__nv_bfloat16* hi, __nv_bfloat16* lo, std::size_t at, const float4& v) {
   const __nv_bfloat162 first = __floats2bfloat162_rn(v.x, v.y), second = __floats2bfloat162_rn(v.z, v.w);

@@ -177,9 +177,8 @@ __global__ void __launch_bounds__(kThreads, 2) tiled_kernel(MatmulArgs a) {
   const int first_token = blockIdx.x * kTokens, first_row = blockIdx.y * kTileRows;
   const int steps = (a.w.cols + kDepth - 1) / kDepth, per_split = (steps + a.splits - 1) / a.splits;
   const int begin = blockIdx.z * per_split, end = min(begin + per_split, steps);
-  if (!a.output.late) ptx::launch_dependents();
+  ptx::launch_dependents();
   ptx::wait_for_dependencies();
-  if (a.output.late) ptx::launch_dependents();
   typename T::Weights weights;
   const auto stage_of = [&](int step) { return stages + (step - begin) % kStages * T::kStageElements; };
   const auto load = [&](int step) {
@@ -288,12 +287,10 @@ void matmul(Queue& queue, const Matrix& w, Split x, int tokens, const MatmulOutp
   launch(queue, gelu_times_kernel, dim3(tokens), kThreads, 0, MatmulArgs{w, x, tokens, 1, output}, sums);
 }
 
-PartialSums matmul_partial(Queue& queue, const Matrix& w, Split x, int tokens, Workspace workspace,
-                           bool late) {
+PartialSums matmul_partial(Queue& queue, const Matrix& w, Split x, int tokens, Workspace workspace) {
   const std::size_t size = static_cast<std::size_t>(tokens) * w.rows;
   MatmulOutput output;
   output.out = workspace.data;
-  output.late = late;
   // Two CTAs per multiprocessor, and in each split columns enough to be worth its start.
   const bool narrow = tokens <= kNarrowTokens;
   const int tiles = narrow ? divide_up(w.rows, 16)

@@ -27,8 +27,8 @@ namespace carat::cuda {
 namespace {
 
 constexpr int kDepth = 64, kGroupRows = 8;
-constexpr int kMostJoined = 8, kMostJoinedTokens = 64;  // splits of a cluster, and tokens
-constexpr int kRowBytes = kDepth * 2;                   // the width of the copy engine's permutation
+constexpr int kMostJoined = 8, kFewTokens = 64;  // splits of a cluster, and tokens
+constexpr int kRowBytes = kDepth * 2;            // the width of the copy engine's permutation
 
 struct TensorMaps {
   CUtensorMap w, hi, lo;
@@ -88,6 +88,8 @@ __device__ void fetch(const TensorMaps& maps, const Ring<S>& ring, int first_row
       ptx::tensor_copy(ring.tokens(stage, pass), pass == 0 ? &maps.hi : &maps.lo, step * kDepth, first_token,
                        ring.full + stage);
   };
+  ptx::prefetch_map(&maps.hi);
+  if (S::kPasses == 2) ptx::prefetch_map(&maps.lo);
   const int early = min(end, begin + S::kStages);
   for (int step = begin; step < early; ++step) fetch_weights(step);
   ptx::wait_for_dependencies();
@@ -213,7 +215,7 @@ __global__ void __launch_bounds__(S::kThreads, resident(S::kRows))
   const int first_token = joins ? 0 : blockIdx.x * S::kTokens, first_row = blockIdx.y * S::kRows;
   const int steps = (a.w.cols + kDepth - 1) / kDepth, per_split = (steps + a.splits - 1) / a.splits;
   const int begin = (joins ? blockIdx.x : blockIdx.z) * per_split, end = min(begin + per_split, steps);
-  if (!a.output.late) ptx::launch_dependents();
+  ptx::launch_dependents();
   if (threadIdx.x == 0) {
     for (int s = 0; s < S::kStages; ++s) {
       ptx::barrier_init(full + s, 1);
@@ -227,7 +229,6 @@ __global__ void __launch_bounds__(S::kThreads, resident(S::kRows))
     return;
   }
   ptx::wait_for_dependencies();
-  if (a.output.late) ptx::launch_dependents();
   typename S::Sums acc = {};
   multiply<S>(ring, end - begin, acc);
   if constexpr (!kGated && S::kRows == 64) {
@@ -303,27 +304,24 @@ void launch_hopper(Queue& queue, const MatmulArgs& a) {
   }
 }
 
-/// The heights of tiles that are worth trying for a number of tokens.
+/// The heights of tiles that are worth trying for a number of tokens. Few tokens wait for memory: the most
+/// CTAs have the most in flight.
 std::span<const int> tile_rows(int tokens) {
-  static constexpr std::array<int, 2> kFew{64, 128}, kSome{128, 256};
+  static constexpr std::array<int, 1> kFew{64};
   static constexpr std::array<int, 3> kMany{128, 192, 256};
-  if (tokens <= 32) return kFew;
-  if (tokens <= 64) return kSome;
+  if (tokens <= kFewTokens) return kFew;
   return kMany;
 }
 
 template <int kTokens, int kPasses>
 void launch_rows(Queue& queue, const MatmulArgs& a, int rows) {
-  if constexpr (kTokens <= kMostJoinedTokens) {
-    if (rows == 64) return launch_hopper<Shape<64, kTokens, kPasses>>(queue, a);
-  }
-  if constexpr (kTokens > 32) {
+  if constexpr (kTokens <= kFewTokens) {
+    launch_hopper<Shape<64, kTokens, kPasses>>(queue, a);
+  } else {
     if (rows == 256) return launch_hopper<Shape<256, kTokens, kPasses>>(queue, a);
-  }
-  if constexpr (kTokens == 128) {
     if (rows == 192) return launch_hopper<Shape<192, kTokens, kPasses>>(queue, a);
+    launch_hopper<Shape<128, kTokens, kPasses>>(queue, a);
   }
-  launch_hopper<Shape<128, kTokens, kPasses>>(queue, a);
 }
 
 int tile_tokens(int tokens) { return tokens <= 8 ? 8 : tokens <= 32 ? 32 : tokens <= 64 ? 64 : 128; }
@@ -331,7 +329,7 @@ int tile_tokens(int tokens) { return tokens <= 8 ? 8 : tokens <= 32 ? 32 : token
 /// Cycles that a product takes, roughly: waves of CTAs, each a start and its steps, at the slowest of tensor
 /// cores, L2, memory and the latency of a stage; and what the consumer of partial sums reads.
 double cost(const MatmulArgs& a, int rows, int splits, int sm_count) {
-  constexpr double kMultiplies = 2048 * 0.8, kCacheBytes = 25, kMemoryBytes = 2500, kLatency = 2200,
+  constexpr double kMultiplies = 2048 * 0.8, kCacheBytes = 25, kMemoryBytes = 2500, kLatency = 3000,
                    kStart = 2500, kPart = 400;
   const int tokens = tile_tokens(a.tokens), passes = a.x.lo ? 2 : 1;
   const int token_tiles = divide_up(a.tokens, tokens),
@@ -385,7 +383,7 @@ void hopper_matmul(Queue& queue, const MatmulArgs& a, int rows) {
 }
 
 bool hopper_joined_matmul(Queue& queue, MatmulArgs a) {
-  if (a.tokens > kMostJoinedTokens) return false;
+  if (a.tokens > kFewTokens) return false;
   constexpr int kRows = 64, kSteps = 3;  // of a split, at least
   const int steps = divide_up(a.w.cols, kDepth);
   const int wanted = std::clamp(steps / kSteps, 1, kMostJoined);

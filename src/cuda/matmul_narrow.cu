@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(MatmulArgs a) {
   const int first_row = blockIdx.x * 16 * kRowTiles, blocks = (a.w.cols + kBlock - 1) / kBlock;
   const int per_split = (blocks + a.splits - 1) / a.splits, begin = blockIdx.y * per_split;
   const int end = min(begin + per_split, blocks);
-  if (!a.output.late) ptx::launch_dependents();
+  ptx::launch_dependents();
   Eight<kFormat> w[kAhead][kRowTiles][2];
 #pragma unroll
   for (int u = 0; u < kAhead; ++u)
@@ -75,7 +75,6 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(MatmulArgs a) {
       w[u][m / 2][m % 2] =
           load_weights<kFormat, kGated>(a.w, first_row + m * 8 + g, begin + warp + u * kWarps, quad);
   ptx::wait_for_dependencies();
-  if (a.output.late) ptx::launch_dependents();
   const auto load_x = [&](const bfloat16* x, int block) {
     return load_activations(x, min(a.w.cols, end * kBlock), a.w.cols, a.tokens, g, block, quad);
   };

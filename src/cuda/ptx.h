@@ -176,6 +176,13 @@ __device__ inline void barrier_arrive(uint64_t* barrier) {
 #endif
 }
 
+/// Brings a map on chip, so that its first copy doesn't wait for it.
+__device__ inline void prefetch_map(const void* map) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+#endif
+}
+
 __device__ inline void tensor_copy(void* to, const void* map, int x, int y, uint64_t* barrier) {
 #if __CUDA_ARCH__ >= 900
   asm volatile(
@@ -208,6 +215,17 @@ __device__ inline uint64_t swizzled_matrix(const void* rows) {
   constexpr uint64_t kGroupBytes = 1024, kSwizzle128 = 1;
   return (shared_address(rows) >> 4) | uint64_t{1} << 16 | (kGroupBytes >> 4) << 32 | kSwizzle128 << 62;
 }
+
+/// The other way round: 16 rows of a matrix [rows, columns] are the 16 factors of each sum. Blocks of 64
+/// columns lie `block_bytes` apart.
+__device__ inline uint64_t swizzled_columns(const void* rows, uint64_t block_bytes) {
+  constexpr uint64_t kGroupBytes = 1024, kSwizzle128 = 1;
+  return (shared_address(rows) >> 4) | (block_bytes >> 4) << 16 | (kGroupBytes >> 4) << 32 |
+         kSwizzle128 << 62;
+}
+
+/// What this thread has written to shared memory is visible to the tensor cores after the next barrier.
+__device__ inline void fence_shared_writes() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 __device__ inline void warpgroup_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void warpgroup_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
@@ -263,6 +281,36 @@ __device__ inline void warpgroup_mma(float (&d)[64], uint64_t a, uint64_t b) {
         CARAT_PTX_FLOATS4(d, 40), CARAT_PTX_FLOATS4(d, 44), CARAT_PTX_FLOATS4(d, 48),
         CARAT_PTX_FLOATS4(d, 52), CARAT_PTX_FLOATS4(d, 56), CARAT_PTX_FLOATS4(d, 60)
       : "l"(a), "l"(b), "r"(1));
+}
+/// The same with float16 factors.
+__device__ inline void warpgroup_mma_f16(float (&d)[32], uint64_t a, uint64_t b) {
+  asm volatile(
+      "{\n.reg .pred add;\nsetp.ne.b32 add, %34, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
+      "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+      "%32, %33, add, 1, 1, 0, 0;\n}"
+      : CARAT_PTX_FLOATS4(d, 0), CARAT_PTX_FLOATS4(d, 4), CARAT_PTX_FLOATS4(d, 8), CARAT_PTX_FLOATS4(d, 12),
+        CARAT_PTX_FLOATS4(d, 16), CARAT_PTX_FLOATS4(d, 20), CARAT_PTX_FLOATS4(d, 24), CARAT_PTX_FLOATS4(d, 28)
+      : "l"(a), "l"(b), "r"(1));
+}
+/// d[64, 128] += a[64, 16] b[16, 128] with float16 factors: a in registers, as mma_f16() has it, b from
+/// swizzled_columns().
+__device__ inline void warpgroup_mma_f16(float (&d)[64], const uint32_t (&a)[4], uint64_t b) {
+  asm volatile(
+      "{\n.reg .pred add;\nsetp.ne.b32 add, %69, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
+      "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, "
+      "%34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, "
+      "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+      "{%64, %65, %66, %67}, %68, add, 1, 1, 1;\n}"
+      : CARAT_PTX_FLOATS4(d, 0), CARAT_PTX_FLOATS4(d, 4), CARAT_PTX_FLOATS4(d, 8), CARAT_PTX_FLOATS4(d, 12),
+        CARAT_PTX_FLOATS4(d, 16), CARAT_PTX_FLOATS4(d, 20), CARAT_PTX_FLOATS4(d, 24),
+        CARAT_PTX_FLOATS4(d, 28), CARAT_PTX_FLOATS4(d, 32), CARAT_PTX_FLOATS4(d, 36),
+        CARAT_PTX_FLOATS4(d, 40), CARAT_PTX_FLOATS4(d, 44), CARAT_PTX_FLOATS4(d, 48),
+        CARAT_PTX_FLOATS4(d, 52), CARAT_PTX_FLOATS4(d, 56), CARAT_PTX_FLOATS4(d, 60)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1));
 }
 #undef CARAT_PTX_FLOATS4
 #endif

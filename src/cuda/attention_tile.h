@@ -1,0 +1,49 @@
+// What the two attention kernels share: which keys a CTA reads and where its query rows lie. Included by .cu
+// files only.
+#pragma once
+#include "cuda/kernels.h"
+#include "cuda/math.h"
+
+namespace carat::cuda {
+
+inline constexpr float kLog2e = 1.4426950408889634f;
+
+/// The keys of one tile that one CTA reads: [first, last).
+struct KeyRange {
+  int first, last;
+};
+
+/// `split` of `splits`, in blocks of kKeys keys.
+template <int kKeys>
+__device__ inline KeyRange key_range(const AttentionTile& tile, int window, int split, int splits) {
+  const int begin = window > 0 ? max(0, tile.position - window + 1) : 0, end = tile.position + tile.count;
+  const int blocks = (end - begin + kKeys - 1) / kKeys, per_split = (blocks + splits - 1) / splits;
+  const int first = begin + split * per_split * kKeys;
+  return {first, min(end, first + per_split * kKeys)};
+}
+
+/// Row `row` of a tile is query head `row % group` of the kv head's group, of token `row / group`. Returns
+/// its number among [rows, heads].
+__device__ inline std::size_t row_head(const AttentionArgs& a, const AttentionTile& tile, int row,
+                                       int group) {
+  return static_cast<std::size_t>(tile.first_row + row / group) * a.heads + blockIdx.y * group + row % group;
+}
+
+__device__ inline int row_position(const AttentionTile& tile, int row, int group) {
+  return tile.position + min(row, tile.count * group - 1) / group;
+}
+
+/// Over the four lanes that hold a row of an accumulator.
+__device__ inline float quad_max(float v) {
+  v = fmaxf(v, __shfl_xor_sync(kAllLanes, v, 1));
+  return fmaxf(v, __shfl_xor_sync(kAllLanes, v, 2));
+}
+__device__ inline float quad_sum(float v) {
+  v += __shfl_xor_sync(kAllLanes, v, 1);
+  return v + __shfl_xor_sync(kAllLanes, v, 2);
+}
+
+/// Attention of tiles of 64 query rows on Hopper, of head sizes 128, 256 and 512; false for others.
+bool hopper_attention(Queue& queue, const AttentionArgs& args, int splits);
+
+}  // namespace carat::cuda
