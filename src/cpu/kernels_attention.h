@@ -62,7 +62,8 @@ inline void chunk_softmax(float* scores, Positions seen, Positions all, float* m
   const auto count_in = [&](int32_t at) { return static_cast<int>(min_of(seen.last - at, 16)); };
   const int32_t begin = all.first / 16 * 16, end = (all.last + 15) / 16 * 16;
   float largest = -__builtin_inff();
-  for (int32_t i = seen.first; i < seen.last; ++i) largest = scores[i] > largest ? scores[i] : largest;
+  // With nothing but NaNs this is a NaN, not -infinity, which means that the query sees no key.
+  for (int32_t i = seen.first; i < seen.last; ++i) largest = scores[i] <= largest ? largest : scores[i];
   *max_score = largest;
   Floats total = broadcast(0.f);
   for (int32_t i = begin; i < end; i += 16) {
@@ -155,7 +156,7 @@ struct Merge {
 
   /// Adds a partial's row to `context`, which is written, not read, the first time.
   void add_row(const float* row, float row_max, float row_sum, int head_dim, float* context) {
-    if (!(row_max > -__builtin_inff())) return;
+    if (row_max == -__builtin_inff()) return;
     const bool first = !(max > -__builtin_inff());
     const float merged = row_max > max ? row_max : max;
     const float kept = first ? 0.f : exp_of(max - merged), added = exp_of(row_max - merged);

@@ -14,9 +14,10 @@ template <class Run>
   if (i < n) run(i, static_cast<int>(n - i));
 }
 
-/// e^x within 2 units in the last place; x below -104 gives 0, above 88 the value at 88.
+/// e^x within 2 units in the last place; x below -104 gives 0, above 88 the value at 88. NaN stays NaN: of
+/// min and max, the second operand wins.
 inline Floats exp(Floats x) {
-  const Floats clamped = max(min(x, broadcast(88.f)), broadcast(-104.f));
+  const Floats clamped = max(broadcast(-104.f), min(broadcast(88.f), x));
   const Floats power = round(mul(clamped, broadcast(1.44269504f)));
   // ln 2 in two parts, the first with so few bits that its product with `power` is exact.
   const Floats near = fma(power, broadcast(-0.693145751953125f), clamped);
@@ -50,6 +51,7 @@ inline void gelu_mul(const float* gate, const float* up, int64_t n, float* out) 
 }
 
 /// cap * tanh(x / cap), tanh as 1 - 2 / (e^(2 |x|) + 1) with the sign put back: odd, and never above cap.
+/// Infinity becomes NaN rather than cap, so that a broken logit stays one.
 inline void softcap(float* x, float cap, int64_t n) {
   for_each_vector(n, [&](int64_t i, int count) {
     const Floats value = load_first(x + i, count);
@@ -58,7 +60,8 @@ inline void softcap(float* x, float cap, int64_t n) {
     const Floats raised = exp(mul(magnitude, broadcast(2.f / cap)));
     const Floats tanh = sub(broadcast(1.f), div(broadcast(2.f), add(raised, broadcast(1.f))));
     const Floats capped = mul(tanh, broadcast(cap));
-    store_first(x + i, as_floats(bit_or(as_ints(capped), sign)), count);
+    const Floats zero_or_nan = sub(value, value);
+    store_first(x + i, add(as_floats(bit_or(as_ints(capped), sign)), zero_or_nan), count);
   });
 }
 

@@ -209,16 +209,18 @@ inline void int_block(const MatmulWeights& w, int64_t first, int64_t count, int6
   }
 }
 
-/// One block of x: q [columns] and what belongs to it. Columns from `left` on become zero.
+/// One block of x: q [columns] and what belongs to it. Columns from `left` on become zero. The scale is NaN
+/// when a value isn't finite.
 template <int columns>
 ActivationBlock quantize_block(const float* x, int64_t left, int32_t offset, int8_t* q) {
   constexpr int kVectors = columns / 16;
-  Floats values[kVectors], largest = broadcast(0.f);
+  Floats values[kVectors], largest = broadcast(0.f), zero_or_nan = broadcast(0.f);
   CARAT_UNROLL
   for (int i = 0; i < kVectors; ++i) {
     const int64_t count = left - 16 * i;
     values[i] = count > 0 ? load_first(x + 16 * i, static_cast<int>(min_of(count, 16))) : broadcast(0.f);
     largest = max(largest, as_floats(bit_and(as_ints(values[i]), 0x7fffffffu)));
+    zero_or_nan = add(zero_or_nan, sub(values[i], values[i]));
   }
   const float peak = reduce_max(largest);
   // Below this the quotient overflows; such a block is zero for every practical purpose.
@@ -230,7 +232,9 @@ ActivationBlock quantize_block(const float* x, int64_t left, int32_t offset, int
     sum = add(sum, rounded);
     store_bytes(q + 16 * i, rounded);
   }
-  return {peak / 127.f, -offset * static_cast<int32_t>(reduce_add(to_floats(sum)))};
+  const float total = reduce_add(add(to_floats(sum), zero_or_nan));
+  if (!(total == total)) return {__builtin_nanf(""), 0};
+  return {peak / 127.f, -offset * static_cast<int32_t>(total)};
 }
 
 inline void quantize(WeightFormat format, const float* x, int64_t n, int8_t* q, ActivationBlock* blocks) {

@@ -1,6 +1,7 @@
 #include "engine/score.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "engine/step_builder.h"
@@ -42,7 +43,15 @@ void score(Runner& runner, KvPages& pages, std::span<const int32_t> tokens, int 
     runner.submit(builder.input());
     const std::span<const float> logits = runner.collect().logits;
     const std::size_t vocab = info.vocab;
-    for (int i = 0; i < count; ++i) row(past + i, logits.subspan(i * vocab, vocab));
+    for (int i = 0; i < count; ++i) {
+      const std::span<const float> one = logits.subspan(i * vocab, vocab);
+      if (!std::ranges::all_of(one, [](float logit) { return std::isfinite(logit); })) {
+        fail(ErrorKind::corrupt, "the logits after ", past + i + 1,
+             " tokens are not finite (NaN or infinity) on device ", info.device,
+             "; the checkpoint's weights are damaged or overflow there");
+      }
+      row(past + i, one);
+    }
     pages.release_behind_window(sequence, past + count);
   }
 }

@@ -80,6 +80,12 @@ class TensorReader {
     const Linear row = view(get(name, std::array{size}), 1, size);
     auto& values = storage_.vectors.emplace_back(std::make_unique<float[]>(static_cast<std::size_t>(size)));
     decode_row(row, 0, values.get());
+    for (int64_t i = 0; i < size; ++i) {
+      if (std::isfinite(values[static_cast<std::size_t>(i)])) continue;
+      const Tensor& tensor = get(name, std::array{size});
+      fail(ErrorKind::corrupt, checkpoint_.path(tensor), ": tensor ", in_quotes(tensor.name), " holds ",
+           values[static_cast<std::size_t>(i)], " at ", i, "; weights must be finite numbers");
+    }
     return {values.get(), static_cast<std::size_t>(size)};
   }
 

@@ -339,6 +339,21 @@ TEST(CpuRunner, DescribesWhatAStepReads) {
   EXPECT_LT(int4->info().weight_bytes_per_token, stored->info().weight_bytes_per_token / 2);
 }
 
+TEST(CpuRunner, DamagedWeightsNeverGiveNumbers) {
+  const std::vector<int32_t> tokens{1, 2, 3};
+  for (const std::string& isa : available_isas()) {
+    ModelPlan plan = load_test_plan("tiny");
+    Linear& q = plan.layers[0].attention.q;
+    std::vector<std::byte> damaged(q.data, q.data + size_bytes(q));
+    damaged[0] = std::byte{0xc0};
+    damaged[1] = std::byte{0x7f};  // NaN in bf16
+    q.data = damaged.data();
+    const auto runner = make_runner(plan, {.isa = isa, .format = {}, .progress = {}});
+    KvPages pages(plan.kv_groups, runner->info().limits);
+    EXPECT_THROW(score(*runner, pages, tokens, 8, [](int, std::span<const float>) {}), Error) << isa;
+  }
+}
+
 void expect_refusal(const CpuOptions& options, RunnerOptions limits, ErrorKind kind,
                     const std::string& text) {
   try {

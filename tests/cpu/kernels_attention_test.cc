@@ -108,6 +108,17 @@ TEST_P(AttentionTest, AgreesWithAPlainSoftmax) {
   }
 }
 
+TEST_P(AttentionTest, AQueryThatIsNotANumberHasNoContext) {
+  for (const Case& c : kCases) {
+    const Cache cache(kernels, c.format, c.head_dim, c.page_tokens, c.first_position + c.tokens);
+    const AttentionQueries queries = queries_of(c);
+    q[0] = std::numeric_limits<float>::quiet_NaN();
+    const auto out = attend(cache, queries);
+    for (int d = 0; d < c.head_dim; ++d) ASSERT_TRUE(std::isnan(out[static_cast<size_t>(d)])) << d;
+    ASSERT_TRUE(c.heads == 1 || std::isfinite(out[static_cast<size_t>(c.head_dim)]));
+  }
+}
+
 TEST_P(AttentionTest, ATokenAloneGivesTheSameBitsAsInAPrompt) {
   for (const Case& c : kCases) {
     const Cache cache(kernels, c.format, c.head_dim, c.page_tokens, c.first_position + c.tokens);

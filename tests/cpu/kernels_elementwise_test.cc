@@ -132,6 +132,21 @@ TEST_P(ElementwiseTest, SoftcapIsOddAndBounded) {
   }
 }
 
+TEST_P(ElementwiseTest, WhatIsNotANumberStaysOne) {
+  const float nan = std::numeric_limits<float>::quiet_NaN(),
+              infinity = std::numeric_limits<float>::infinity();
+  for (const float broken : {nan, infinity, -infinity}) {
+    std::vector<float> x(40, 1.f);
+    x[3] = x[35] = broken;  // in a whole vector and in the last, shorter one
+    kernels.softcap(x.data(), 30.f, static_cast<int64_t>(x.size()));
+    EXPECT_TRUE(std::isnan(x[3]) && std::isnan(x[35]) && std::isfinite(x[4])) << broken;
+  }
+  const std::vector<float> gate{1.f, nan}, up{1.f, 1.f};
+  std::vector<float> out(2);
+  kernels.gelu_mul(gate.data(), up.data(), 2, out.data());
+  EXPECT_TRUE(std::isfinite(out[0]) && std::isnan(out[1]));
+}
+
 TEST_P(ElementwiseTest, ArgmaxTakesTheFirstOfEqualsAndIgnoresNans) {
   for (const int64_t n : kLengths) {
     auto x = random_floats(n, 9);

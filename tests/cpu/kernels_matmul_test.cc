@@ -1,5 +1,6 @@
 // matmul against float64 sums over decode_row, for every format, layout, odd shape and instruction set.
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "kernels_support.h"
@@ -172,6 +173,21 @@ TEST_P(MatmulTest, BlocksOfZerosQuantizeToZeros) {
   EXPECT_EQ(blocks[0].scale, 0.f);
   EXPECT_EQ(blocks[0].start, 0);
   EXPECT_EQ(q, expected);
+}
+
+TEST_P(MatmulTest, ABlockWithAValueThatIsNotFiniteHasNoScale) {
+  for (const float broken :
+       {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+    for (const size_t at : {size_t{0}, size_t{31}, size_t{99}}) {
+      std::vector<float> x(100, 1.f);
+      x[at] = broken;
+      std::vector<int8_t> q(128);
+      ActivationBlock blocks[2];
+      kernels.quantize(WeightFormat::int8, x.data(), 100, q.data(), blocks);
+      EXPECT_TRUE(std::isnan(blocks[at / 64].scale)) << at;
+      EXPECT_FALSE(std::isnan(blocks[1 - at / 64].scale)) << at;
+    }
+  }
 }
 
 // Integer sums have no rounding: the extreme values must not overflow.

@@ -154,6 +154,15 @@ TEST(Plan, ConfigThatLeavesOutAPartOfTheCheckpointIsRefused) {
   EXPECT_THAT(refused("tiny-dense", every_layer_shares), names("v_proj.weight"));
 }
 
+TEST_F(EditedPlan, VectorWithAValueThatIsNotFiniteIsRefused) {
+  const std::string message = failure("tiny", [](Tensors& tensors) {
+    TensorToWrite& norm = find(tensors, "layers.3.self_attn.q_norm.weight");
+    norm.bytes.replace(4, 2, "\x80\x7f", 2);  // the third bf16
+  });
+  EXPECT_THAT(message, testing::AllOf(testing::HasSubstr("model.safetensors"), testing::HasSubstr("inf at 2"),
+                                      testing::HasSubstr("layers.3.self_attn.q_norm.weight")));
+}
+
 TEST_F(EditedPlan, IntegerWeightsAreRefused) {
   EXPECT_THAT(failure("tiny", [](Tensors& t) { find(t, "layers.3.mlp.up_proj.weight").dtype = "I16"; }),
               testing::AllOf(testing::HasSubstr("layers.3.mlp.up_proj.weight"), testing::HasSubstr("I16")));
