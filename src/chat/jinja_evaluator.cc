@@ -253,8 +253,10 @@ Value Evaluator::evaluate(const MapDisplay& display) {
   Map map;
   for (const auto& [key, value] : display.entries) {
     runtime_.spend_steps(8);
-    const Value name = evaluate(*key);
-    map.set(text_argument(name, "the key of a mapping"), evaluate(*value));
+    const Value key_value = evaluate(*key);
+    const MarkedText& name = text_argument(key_value, "the key of a mapping");
+    runtime_.spend_bytes(name.size());
+    map.set(name, evaluate(*value));
   }
   return Value::map(std::move(map));
 }

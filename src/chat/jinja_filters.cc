@@ -23,7 +23,7 @@ Value capitalize_filter(BuiltinCall& call) { return call.runtime.text(capitalize
 Value title_filter(BuiltinCall& call) { return call.runtime.text(title_words(to_text(call.self))); }
 Value string_filter(BuiltinCall& call) { return call.runtime.text(to_text(call.self)); }
 Value trim_filter(BuiltinCall& call) {
-  return call.runtime.text(stripped(to_text(call.self), call[0], Ends::both));
+  return call.runtime.text(stripped(call.runtime, to_text(call.self), call[0], Ends::both));
 }
 Value safe_filter(BuiltinCall& call) { return call.self; }
 
@@ -86,6 +86,7 @@ Value int_filter(BuiltinCall& call) {
   int64_t integer = 0;
   double number = NAN;
   if (const MarkedText* text = call.self.as_text()) {
+    call.runtime.spend_scan(text->size());
     if (read_integer(text->bytes(), integer)) return Value::integer(integer);
     if (!read_number(text->bytes(), number)) number = NAN;
   } else if (const auto value = as_number(call.self)) {
@@ -99,6 +100,7 @@ Value int_filter(BuiltinCall& call) {
 Value float_filter(BuiltinCall& call) {
   double number = 0;
   if (const auto value = as_number(call.self)) return Value::number(value->number);
+  if (call.self.as_text()) call.runtime.spend_scan(call.self.as_text()->size());
   if (call.self.as_text() && read_number(call.self.as_text()->bytes(), number)) return Value::number(number);
   return call.given(0) ? call[0] : Value::number(0.0);
 }

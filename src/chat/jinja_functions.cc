@@ -36,7 +36,10 @@ Map named_values(BuiltinCall& call) {
     const Map* base = argument.as_map();
     if (!base) fail(ErrorKind::unsupported, "only mappings and name=value may be given here");
     call.runtime.spend_steps(8 * base->size());
-    for (const Map::Entry& entry : base->entries()) map.set(*entry.key.as_text(), entry.value);
+    for (const Map::Entry& entry : base->entries()) {
+      call.runtime.spend_bytes(entry.key.as_text()->size());
+      map.set(*entry.key.as_text(), entry.value);
+    }
   }
   for (const auto& [name, value] : call.named) map.set(name, value);
   return map;

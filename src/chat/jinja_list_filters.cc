@@ -34,8 +34,8 @@ Value follow_path(Runtime& runtime, Value value, const Value& path) {
 }
 
 /// What values are compared by: texts without regard to case unless asked for.
-Value sort_key(const Value& value, bool case_sensitive) {
-  return case_sensitive || !value.as_text() ? value : Value::text(lower(*value.as_text()));
+Value sort_key(Runtime& runtime, const Value& value, bool case_sensitive) {
+  return case_sensitive || !value.as_text() ? value : runtime.text(lower(*value.as_text()));
 }
 
 void sort_by_keys(Runtime& runtime, std::vector<std::pair<Value, Value>>& keyed, bool reverse) {
@@ -61,7 +61,7 @@ Value dictsort_filter(BuiltinCall& call) {
   if (by != "key" && by != "value") fail(ErrorKind::invalid_argument, "dictsort is by key or by value");
   std::vector<std::pair<Value, Value>> keyed;
   for (const Map::Entry& entry : map->entries())
-    keyed.emplace_back(sort_key(by == "key" ? entry.key : entry.value, call[0].truth()),
+    keyed.emplace_back(sort_key(call.runtime, by == "key" ? entry.key : entry.value, call[0].truth()),
                        pair_of(call.runtime, entry));
   sort_by_keys(call.runtime, keyed, call[2].truth());
   return call.runtime.list(seconds(keyed));
@@ -70,7 +70,7 @@ Value dictsort_filter(BuiltinCall& call) {
 Value sort_filter(BuiltinCall& call) {
   std::vector<std::pair<Value, Value>> keyed;
   for (Value& item : items_of(call.runtime, call.self)) {
-    Value key = sort_key(follow_path(call.runtime, item, call[2]), call[1].truth());
+    Value key = sort_key(call.runtime, follow_path(call.runtime, item, call[2]), call[1].truth());
     keyed.emplace_back(std::move(key), std::move(item));
   }
   sort_by_keys(call.runtime, keyed, call[0].truth());
@@ -80,7 +80,7 @@ Value sort_filter(BuiltinCall& call) {
 Value unique_filter(BuiltinCall& call) {
   std::vector<Value> keys, unique;
   for (Value& item : items_of(call.runtime, call.self)) {
-    const Value key = sort_key(follow_path(call.runtime, item, call[1]), call[0].truth());
+    const Value key = sort_key(call.runtime, follow_path(call.runtime, item, call[1]), call[0].truth());
     if (std::ranges::any_of(keys, [&](const Value& seen) { return equal(call.runtime, seen, key); }))
       continue;
     keys.push_back(key);
@@ -94,7 +94,7 @@ Value extreme(BuiltinCall& call, bool greatest) {
   Value best, best_key;
   bool first = true;
   for (Value& item : items_of(call.runtime, call.self)) {
-    const Value key = sort_key(follow_path(call.runtime, item, call[1]), call[0].truth());
+    const Value key = sort_key(call.runtime, follow_path(call.runtime, item, call[1]), call[0].truth());
     if (!std::exchange(first, false) &&
         !(greatest ? less(call.runtime, best_key, key) : less(call.runtime, key, best_key)))
       continue;

@@ -22,13 +22,13 @@ Value text_lower(BuiltinCall& call) { return call.runtime.text(lower(self_text(c
 Value text_title(BuiltinCall& call) { return call.runtime.text(titled(self_text(call))); }
 Value text_capitalize(BuiltinCall& call) { return call.runtime.text(capitalized(self_text(call))); }
 Value text_strip(BuiltinCall& call) {
-  return call.runtime.text(stripped(self_text(call), call[0], Ends::both));
+  return call.runtime.text(stripped(call.runtime, self_text(call), call[0], Ends::both));
 }
 Value text_lstrip(BuiltinCall& call) {
-  return call.runtime.text(stripped(self_text(call), call[0], Ends::left));
+  return call.runtime.text(stripped(call.runtime, self_text(call), call[0], Ends::left));
 }
 Value text_rstrip(BuiltinCall& call) {
-  return call.runtime.text(stripped(self_text(call), call[0], Ends::right));
+  return call.runtime.text(stripped(call.runtime, self_text(call), call[0], Ends::right));
 }
 
 Value text_split(BuiltinCall& call) {
@@ -49,32 +49,34 @@ Value text_join(BuiltinCall& call) {
   return call.runtime.text(joined(call.runtime, items, self_text(call)));
 }
 
-/// Whether the text has one of the affixes, given as a string or a tuple of strings.
-template <class HasAffix>
-Value any_affix(BuiltinCall& call, HasAffix has_affix) {
-  if (const List* list = call[0].as_list(); list && list->kind == ListKind::tuple)
-    return Value::boolean(std::ranges::any_of(list->items, [&](const Value& affix) {
-      call.runtime.spend_steps(1);
-      return has_affix(self_text(call).bytes(), text_argument(affix, "an affix").bytes());
-    }));
-  return Value::boolean(has_affix(self_text(call).bytes(), text_argument(call[0], "the affix").bytes()));
-}
+using HasAffix = bool (*)(const std::string& text, const std::string& affix);
 bool begins_with(const std::string& text, const std::string& prefix) { return text.starts_with(prefix); }
 bool closes_with(const std::string& text, const std::string& suffix) { return text.ends_with(suffix); }
+
+bool has_affix(BuiltinCall& call, const Value& affix, HasAffix has) {
+  const std::string& bytes = text_argument(affix, "the affix").bytes();
+  call.runtime.spend_scan(bytes.size());
+  return has(self_text(call).bytes(), bytes);
+}
+/// Whether the text has one of the affixes, given as a string or a tuple of strings.
+Value any_affix(BuiltinCall& call, HasAffix has) {
+  const List* list = call[0].as_list();
+  if (!list || list->kind != ListKind::tuple) return Value::boolean(has_affix(call, call[0], has));
+  return Value::boolean(
+      std::ranges::any_of(list->items, [&](const Value& affix) { return has_affix(call, affix, has); }));
+}
 Value text_startswith(BuiltinCall& call) { return any_affix(call, begins_with); }
 Value text_endswith(BuiltinCall& call) { return any_affix(call, closes_with); }
 
 Value text_removeprefix(BuiltinCall& call) {
+  if (!has_affix(call, call[0], begins_with)) return call.self;
   const MarkedText& text = self_text(call);
-  const std::string& prefix = text_argument(call[0], "the prefix").bytes();
-  return begins_with(text.bytes(), prefix) ? call.runtime.text(text.part(prefix.size(), text.size()))
-                                           : call.self;
+  return call.runtime.text(text.part(call[0].as_text()->size(), text.size()));
 }
 Value text_removesuffix(BuiltinCall& call) {
+  if (!has_affix(call, call[0], closes_with)) return call.self;
   const MarkedText& text = self_text(call);
-  const std::string& suffix = text_argument(call[0], "the suffix").bytes();
-  return closes_with(text.bytes(), suffix) ? call.runtime.text(text.part(0, text.size() - suffix.size()))
-                                           : call.self;
+  return call.runtime.text(text.part(0, text.size() - call[0].as_text()->size()));
 }
 
 Value text_count(BuiltinCall& call) {
@@ -97,13 +99,16 @@ Value text_find(BuiltinCall& call) {
 }
 
 Value text_isdigit(BuiltinCall& call) {
+  call.runtime.spend_scan(self_text(call).size());
   const std::string& text = self_text(call).bytes();
   return Value::boolean(!text.empty() &&
                         std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; }));
 }
 
 Value map_get(BuiltinCall& call) {
-  const Value* found = call[0].as_text() ? call.self.as_map()->find(call[0].as_text()->bytes()) : nullptr;
+  const MarkedText* key = call[0].as_text();
+  if (key) call.runtime.spend_scan(key->size());
+  const Value* found = key ? call.self.as_map()->find(key->bytes()) : nullptr;
   if (found) return *found;
   return call.given(1) ? call[1] : Value::none();
 }

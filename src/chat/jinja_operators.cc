@@ -254,6 +254,7 @@ bool contains(Runtime& runtime, const Value& container, const Value& item) {
   }
   if (const Map* map = container.as_map()) {
     if (item.as_list() || item.as_map()) reject_operands("in", item, container);
+    if (item.as_text()) runtime.spend_scan(item.as_text()->size());
     return item.as_text() && map->find(item.as_text()->bytes());
   }
   if (const List* list = container.as_list())
@@ -282,6 +283,7 @@ Value attribute(const Value& object, std::string_view name) {
 
 Value subscript(Runtime& runtime, const Value& object, const Value& index) {
   if (const MarkedText* name = index.as_text()) {
+    runtime.spend_scan(name->size());
     if (const Map* map = object.as_map())
       if (const Value* found = map->find(name->bytes())) return *found;
     return attribute(object, name->bytes());

@@ -40,16 +40,22 @@ Value is_divisible_by(BuiltinCall& call) {
   return holds(!rest.truth());
 }
 
-bool has_case(const Value& value, char first, char last, char other_first, char other_last) {
-  const MarkedText* text = value.as_text();
+struct LetterRange {
+  char first, last;
+};
+constexpr LetterRange kLower{'a', 'z'}, kUpper{'A', 'Z'};
+
+bool has_only(BuiltinCall& call, LetterRange wanted, LetterRange other) {
+  const MarkedText* text = call.self.as_text();
   if (!text) return false;
-  const auto within = [&](char low, char high) {
-    return std::ranges::any_of(text->bytes(), [&](char c) { return c >= low && c <= high; });
+  call.runtime.spend_scan(text->size());
+  const auto has = [&](LetterRange range) {
+    return std::ranges::any_of(text->bytes(), [&](char c) { return c >= range.first && c <= range.last; });
   };
-  return within(first, last) && !within(other_first, other_last);
+  return has(wanted) && !has(other);
 }
-Value is_lower(BuiltinCall& call) { return holds(has_case(call.self, 'a', 'z', 'A', 'Z')); }
-Value is_upper(BuiltinCall& call) { return holds(has_case(call.self, 'A', 'Z', 'a', 'z')); }
+Value is_lower(BuiltinCall& call) { return holds(has_only(call, kLower, kUpper)); }
+Value is_upper(BuiltinCall& call) { return holds(has_only(call, kUpper, kLower)); }
 
 Value is_equal(BuiltinCall& call) { return holds(compare(call.runtime, "==", call.self, call[0])); }
 Value is_unequal(BuiltinCall& call) { return holds(compare(call.runtime, "!=", call.self, call[0])); }

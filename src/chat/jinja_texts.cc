@@ -51,6 +51,7 @@ MarkedText part_of(const MarkedText& text, std::string_view view) {
 }
 
 std::vector<Value> split_at_white_space(Runtime& runtime, const MarkedText& text, int64_t most) {
+  runtime.spend_scan(text.size());
   std::vector<Value> parts;
   std::string_view rest = strip_left(text.bytes());
   while (!rest.empty()) {
@@ -93,10 +94,13 @@ MarkedText title_words(const MarkedText& text) {
   });
 }
 
-MarkedText stripped(const MarkedText& text, const Value& characters, Ends ends) {
+MarkedText stripped(Runtime& runtime, const MarkedText& text, const Value& characters, Ends ends) {
   std::string_view view = text.bytes();
+  runtime.spend_scan(text.size());
   if (!characters.is_none() && !characters.is_undefined()) {
-    view = strip_characters(view, text_argument(characters, "the characters to strip").bytes(), ends);
+    const std::string& listed = text_argument(characters, "the characters to strip").bytes();
+    runtime.spend_search(text.size(), listed.size());
+    view = strip_characters(view, listed, ends);
   } else {
     if (ends != Ends::right) view = strip_left(view);
     if (ends != Ends::left) view = strip_right(view);

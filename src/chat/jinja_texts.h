@@ -18,7 +18,7 @@ MarkedText title_words(
 
 enum class Ends { left, right, both };
 /// Without white space at the ends, or without the characters of `characters` when it is a string.
-MarkedText stripped(const MarkedText& text, const Value& characters, Ends ends);
+MarkedText stripped(Runtime& runtime, const MarkedText& text, const Value& characters, Ends ends);
 
 /// `most` < 0: every occurrence.
 MarkedText replaced(Runtime& runtime, const MarkedText& text, const MarkedText& part, const MarkedText& by,

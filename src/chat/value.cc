@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "text/unicode.h"
+#include "chat/jinja_runtime.h"
 
 namespace carat::jinja {
 namespace {
@@ -104,6 +104,8 @@ std::string_view Value::type_name() const {
 int Value::depth() const {
   if (const List* list = as_list()) return list->depth;
   if (const Map* map = as_map()) return map->depth();
+  if (const Callable* callable = as_callable())
+    return callable->self.depth() + 1;  // a method owns its object
   return 0;
 }
 

@@ -60,7 +60,7 @@ class Value {
   bool truth() const;
   /// "str", "int", ... as Python calls it, for messages.
   std::string_view type_name() const;
-  /// How deep lists and maps are nested; 0 for anything else.
+  /// How deep lists, maps and methods of these are nested; 0 for anything else.
   int depth() const;
 
   /// Lists and maps nest no deeper, so that recursion over values is safe.
