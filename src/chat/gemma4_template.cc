@@ -1,9 +1,9 @@
 #include "chat/gemma4_template.h"
 
 namespace carat {
+namespace {
 
-std::string_view gemma4_template() {
-  return R"jinja(
+constexpr std::string_view kGemma4 = R"jinja(
 {#- A value in Gemma's notation: bare keys in order, texts between quote tokens, no blanks. -#}
 {%- macro notation(value) -%}
   {%- if value is string -%}
@@ -29,7 +29,7 @@ std::string_view gemma4_template() {
   {%- endif -%}
 {%- endmacro -%}
 
-{#- A JSON schema: the keywords that the models know, types in capitals. A type "or null" is a nullable type. -#}
+{#- A JSON schema: the keywords the models know, types in capitals. A type "or null" is a nullable type. -#}
 {%- macro schema(value) -%}
   {%- set ns = namespace(parts=[]) -%}
   {%- set types = [value.type] if value.type is string else value.type | default([], true) -%}
@@ -63,7 +63,8 @@ std::string_view gemma4_template() {
 {%- endmacro -%}
 
 {%- macro declaration(function) -%}
-  {{- '<|tool>declaration:' + function.name + '{description:' + notation(function.description | default('')) -}}
+  {{- '<|tool>declaration:' + function.name -}}
+  {{- '{description:' + notation(function.description | default('')) -}}
   {%- if function.parameters -%}
     {{- ',parameters:{' + schema(function.parameters) + '}' -}}
   {%- endif -%}
@@ -157,10 +158,8 @@ std::string_view gemma4_template() {
   {%- endif -%}
 {%- endif -%}
 )jinja";
-}
 
-std::string_view plain_template() {
-  return R"jinja(
+constexpr std::string_view kPlain = R"jinja(
 {%- if tools -%}
   {{- raise_exception('this model only continues text: it has no format for tools') -}}
 {%- endif -%}
@@ -174,6 +173,10 @@ std::string_view plain_template() {
   {{- '\n' if not loop.last -}}
 {%- endfor -%}
 )jinja";
-}
+
+}  // namespace
+
+std::string_view gemma4_template() { return kGemma4; }
+std::string_view plain_template() { return kPlain; }
 
 }  // namespace carat

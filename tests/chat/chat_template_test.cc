@@ -215,8 +215,8 @@ TEST(ChatTemplate, AContinuedMessageEndsThePrompt) {
       conversation(R"([{"role": "user", "content": "x"}, {"role": "assistant", "content": "Once "}])");
   chat.continue_final_message = true;
   EXPECT_EQ(builtin(chat, true), "<bos><|turn>user\nx<turn|>\n<|turn>model\nOnce ");
-  Conversation parts = conversation(
-      R"([{"role": "assistant", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}])");
+  Conversation parts =
+      conversation(R"([{"role": "assistant", "content": [{"text": "a"}, {"type": "text", "text": "b"}]}])");
   parts.continue_final_message = true;
   EXPECT_EQ(builtin(parts), "<bos><|turn>model\nab");
   Conversation of_user = conversation(kHello);

@@ -14,8 +14,10 @@ namespace {
 
 constexpr std::string_view kVariables =
     R"({"bos_token": "<bos>", "add_generation_prompt": true, "enable_thinking": true,
-        "messages": [{"role": "system", "content": "s"}, {"role": "user", "content": [{"type": "text", "text": "é"}]},
-                     {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {"a": [1, 2.5, null]}}}]}],
+        "messages": [{"role": "system", "content": "s"},
+                     {"role": "user", "content": [{"type": "text", "text": "é"}]},
+                     {"role": "assistant", "tool_calls": [
+                       {"function": {"name": "f", "arguments": {"a": [1, 2.5, null]}}}]}],
         "tools": [{"function": {"name": "f", "parameters": {"properties": {"a": {"type": "string"}}}}}]})";
 
 /// Small enough that no input takes long.

@@ -35,10 +35,12 @@ std::string tokenizer_json() {
     added += ", {\"id\": " + std::to_string(id++) + ", \"content\": \"" + std::string(token) +
              "\", \"special\": true}";
   return R"({"added_tokens": [{"id": 0, "content": "<unk>", "special": true})" + added +
-         R"(], "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}, "pre_tokenizer": null,
-            "post_processor": null, "decoder": {"type": "Sequence", "decoders": [
-              {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"}]},
-            "model": {"type": "BPE", "unk_token": "<unk>", "fuse_unk": true, "byte_fallback": true, "merges": [],
+         R"(], "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+            "pre_tokenizer": null, "post_processor": null, "decoder": {"type": "Sequence", "decoders": [
+              {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+              {"type": "ByteFallback"}, {"type": "Fuse"}]},
+            "model": {"type": "BPE", "unk_token": "<unk>", "fuse_unk": true, "byte_fallback": true,
+              "merges": [],
               "vocab": {)" +
          vocabulary + "}}}";
 }
