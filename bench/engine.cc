@@ -12,7 +12,6 @@
 #include <exception>
 #include <fstream>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -89,14 +88,14 @@ void EngineBench::gaps() const {
     for (int i = 0; i < kRunning; ++i) requests.push_back(request(static_cast<uint64_t>(i), 32, kTokens));
     RequestHandle running = engine->submit(requests), prompt;
     std::vector<double> gaps;
-    std::optional<Clock::time_point> last;
+    double last_s = 0;
     const auto arrival = Clock::now();
     int tokens = 0;
     while (const auto event = running.next()) {
       if (event->request != 0 || event->token < 0) continue;
       if (++tokens == kTokens / 4) prompt = engine->submit(request(99, kPrompt, 1));
-      if (last) gaps.push_back(1000 * seconds_since(*last));
-      last = Clock::now();
+      if (tokens > 1) gaps.push_back(1000 * (event->drawn_s - last_s));
+      last_s = event->drawn_s;
     }
     double first_token_s = 0;
     while (const auto event = prompt.next()) first_token_s = event->finish ? event->finish->first_token_s : 0;

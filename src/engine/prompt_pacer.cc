@@ -8,12 +8,22 @@ namespace carat {
 namespace {
 
 constexpr int kFewest = 4;       // a prompt goes on whatever it costs
-constexpr int kFirstGuess = 32;  // until the costs are known
+constexpr int kFirstGuess = 16;  // until the costs are known
 
-void average(double& running, double value) {
-  constexpr double kWeight = 0.25, kMostJump = 4;  // one step that was held up is not the machine's new speed
-  running = running == 0 ? value : running + kWeight * (std::min(value, running * kMostJump) - running);
+/// A running average that follows smaller and larger values at different speeds, and takes none for more than
+/// four times itself.
+struct Weights {
+  double down, up;
+};
+void average(double& running, double value, const Weights& weights) {
+  constexpr double kMostJump = 4;
+  const double weight = value < running ? weights.down : weights.up;
+  running = running == 0 ? value : running + weight * (std::min(value, running * kMostJump) - running);
 }
+
+// Both lean to the side that lets in fewer prompt tokens: a busy machine holds steps up, which must not look
+// like a slow model that a few tokens more don't matter to.
+constexpr Weights kDecodeStep{0.25, 0.03}, kPromptToken{0.05, 0.25};
 
 }  // namespace
 
@@ -26,9 +36,10 @@ int PromptPacer::prompt_tokens(int decoding, int room) const {
 
 void PromptPacer::report(int decode_tokens, int prompt_tokens, double seconds) {
   if (decode_tokens == 0) return;
-  if (prompt_tokens == 0) return average(decode_s_, seconds);
+  if (prompt_tokens == 0) return average(decode_s_, seconds, kDecodeStep);
   constexpr double kLeast = 1e-9;  // a step may even be quicker than the average one without prompt tokens
-  if (decode_s_ > 0) average(prompt_token_s_, std::max((seconds - decode_s_) / prompt_tokens, kLeast));
+  if (decode_s_ > 0)
+    average(prompt_token_s_, std::max((seconds - decode_s_) / prompt_tokens, kLeast), kPromptToken);
 }
 
 }  // namespace carat

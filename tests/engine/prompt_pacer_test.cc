@@ -23,7 +23,7 @@ TEST(PromptPacer, ChoosesAsManyTokensAsFitTheSlowdown) {
 
 TEST(PromptPacer, StartsSmallAndNeverStops) {
   PromptPacer pacer(2.0);
-  EXPECT_EQ(pacer.prompt_tokens(1, 512), 32);
+  EXPECT_EQ(pacer.prompt_tokens(1, 512), 16);
   pacer.report(1, 0, 0.001);
   pacer.report(1, 32, 100.0);
   EXPECT_EQ(pacer.prompt_tokens(1, 512), 4);
@@ -37,6 +37,15 @@ TEST(PromptPacer, IsNotThrownOffByOneSlowStep) {
   }
   pacer.report(1, 50, 30.0);
   EXPECT_GE(pacer.prompt_tokens(1, 512), 14);
+}
+
+TEST(PromptPacer, StepsThatWereHeldUpDoNotAllowMore) {
+  PromptPacer pacer(2.0);
+  for (int i = 0; i < 30; ++i) pacer.report(1, 0, 0.010);
+  for (int i = 0; i < 30; ++i) pacer.report(1, 50, 0.030);
+  for (int i = 0; i < 100; ++i) pacer.report(1, 0, i % 5 == 0 ? 1.0 : 0.010);
+  EXPECT_LE(pacer.prompt_tokens(1, 512), 32);
+  EXPECT_GE(pacer.prompt_tokens(1, 512), 25);
 }
 
 TEST(PromptPacer, TakesPromptTokensThatCostNothing) {
