@@ -87,6 +87,11 @@ fs::path find_model(const std::string& model) {
     fail(ErrorKind::not_found, in_quotes(model), " is a file; give the directory that holds config.json");
   }
   const std::optional<std::string> entry = cache_entry(model);
+  if (const std::string name = "google/" + model;
+      !entry && model.starts_with("gemma-") && cache_entry(name)) {
+    fail(ErrorKind::not_found, in_quotes(model), ": no such directory; did you mean ", name,
+         "? Download it with: hf download ", name);
+  }
   if (!entry) {
     fail(ErrorKind::not_found, in_quotes(model),
          ": no such directory, and not a model's name (org/name) either");

@@ -54,9 +54,7 @@ class StrictParse {
   std::vector<std::unordered_set<std::string>> keys_;
 };
 
-}  // namespace
-
-JsonObject JsonObject::parse(std::string_view text, const std::string& source) {
+json parse_strictly(std::string_view text, const std::string& source) {
   if (const std::size_t nul = text.find('\0'); nul != text.npos) {  // the library takes it for the end
     fail(ErrorKind::corrupt, source, ": not valid JSON: byte ", nul, " is 0");
   }
@@ -65,13 +63,9 @@ JsonObject JsonObject::parse(std::string_view text, const std::string& source) {
          text.empty() ? ": not valid JSON: the file is empty"
                       : ": not valid JSON: nothing but blanks in the file");
   }
-  JsonObject root;
-  root.source_ = source;
   try {
     StrictParse strict(source);
-    const auto document = std::make_shared<json>(json::parse(text.begin(), text.end(), std::ref(strict)));
-    root.document_ = document;
-    root.value_ = document.get();
+    return json::parse(text.begin(), text.end(), std::ref(strict));
   } catch (const json::parse_error& error) {
     if (error.byte > text.size()) {
       fail(ErrorKind::corrupt, source, ": not valid JSON: the file ends too early, after ", text.size(),
@@ -82,6 +76,18 @@ JsonObject JsonObject::parse(std::string_view text, const std::string& source) {
   } catch (const json::exception&) {
     fail(ErrorKind::corrupt, source, ": not valid JSON: a number is too large");
   }
+}
+
+}  // namespace
+
+void check_json(std::string_view text, const std::string& source) { parse_strictly(text, source); }
+
+JsonObject JsonObject::parse(std::string_view text, const std::string& source) {
+  JsonObject root;
+  root.source_ = source;
+  const auto document = std::make_shared<json>(parse_strictly(text, source));
+  root.document_ = document;
+  root.value_ = document.get();
   if (!as_json(root.value_).is_object()) fail(ErrorKind::corrupt, source, ": not a JSON object");
   return root;
 }

@@ -16,13 +16,16 @@ struct Range {
   T least, most;  // both inclusive
 };
 
+/// Throws Error{corrupt} unless `text` is one JSON document and nothing else, without a key twice in one
+/// object and nested no deeper than 64.
+void check_json(std::string_view text, const std::string& source);
+
 /// A view of one object; the parsed document lives as long as any view of it.
 /// A field that is absent gives the fallback. So does null, but only in has() and the list readers: for a
 /// plain value null is a mistake in the file, and guessing would hide it.
 class JsonObject {
  public:
-  /// Throws Error{corrupt}: not JSON (with the offending line), not an object, a key twice in one object,
-  /// nested deeper than 64.
+  /// Throws Error{corrupt} as check_json(), and for what is not an object.
   static JsonObject parse(std::string_view text, const std::string& source);
 
   /// Present and not null.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -59,7 +60,13 @@ ConfigFile open_config(std::string_view json, const std::string& source) {
   check_family(root);
   if (root.is_null("text_config")) root.reject(ErrorKind::corrupt, "text_config", "must be an object");
   const bool unified = root.string("model_type", "").starts_with("gemma4_unified");
-  return {root, root.has("text_config") ? root.object("text_config") : root, unified};
+  if (!root.has("text_config")) return {root, root, unified};
+  const JsonObject text = root.object("text_config");
+  const std::string_view type = unified ? "gemma4_unified_text" : "gemma4_text";
+  if (text.string("model_type", type) != type) {
+    text.reject(ErrorKind::unsupported, "model_type", "beside this model_type it must be ", in_quotes(type));
+  }
+  return {root, text, unified};
 }
 
 /// What the forward pass doesn't implement must not be run as if it were absent.
@@ -86,6 +93,11 @@ void check_supported(const JsonObject& config) {
   if (config.has("rope_scaling")) {
     config.reject(ErrorKind::unsupported, "rope_scaling", "scaled rotary embeddings are not supported");
   }
+}
+
+/// For a message that blames a number which may not be in the file.
+std::string default_note(const JsonObject& object, const std::string& field, int value) {
+  return object.has(field) ? "" : "; " + field + " is absent, its default is " + std::to_string(value);
 }
 
 RopeConfig read_rope(const JsonObject& text, AttentionKind kind, RopeConfig fallback) {
@@ -127,7 +139,8 @@ std::vector<AttentionKind> read_layer_kinds(const JsonObject& text, std::vector<
     }
   }
   if (kinds.size() != static_cast<std::size_t>(count)) {
-    text.reject(ErrorKind::invalid_argument, "layer_types", "num_hidden_layers is ", count);
+    text.reject(ErrorKind::invalid_argument, "layer_types", "num_hidden_layers is ", count,
+                default_note(text, "num_hidden_layers", count));
   }
   if (kinds.back() != AttentionKind::full) {
     // transformers does the same, with or without a list in the file.
@@ -202,7 +215,8 @@ void check_layers(const JsonObject& text, const ModelConfig& config) {
     }
     if (config.heads % layer.kv_heads != 0) {
       fail(ErrorKind::invalid_argument, where, ": ", config.heads, " attention heads are not a multiple of ",
-           layer.kv_heads, " key/value heads");
+           layer.kv_heads, " key/value heads", default_note(text, "num_attention_heads", config.heads),
+           default_note(text, "num_key_value_heads", 4));
     }
     const int first = first_of.try_emplace(layer.attention, i).first->second;
     const LayerConfig& like = config.layers[static_cast<std::size_t>(first)];
@@ -325,7 +339,11 @@ ModelConfig parse_model_config(std::string_view json, const std::string& source_
 }
 
 ModelConfig load_model_config(const std::filesystem::path& directory) {
-  const MappedFile file(directory / "config.json", kMostConfigBytes);
+  const std::filesystem::path path = directory / "config.json";
+  std::error_code ignored;
+  if (std::filesystem::symlink_status(path, ignored).type() == std::filesystem::file_type::not_found)
+    fail(ErrorKind::not_found, in_quotes(directory.string()), " is not a checkpoint: it has no config.json");
+  const MappedFile file(path, kMostConfigBytes);
   return parse_model_config(file.text(), file.path().string());
 }
 

@@ -28,12 +28,12 @@ void sync(const fs::path& path) {
 
 }  // namespace
 
-PartDirectory::PartDirectory(fs::path target) : target_(std::move(target)) {
-  if (target_.filename().empty()) target_ = target_.parent_path();  // "out/"
+PartDirectory::PartDirectory(fs::path target) : target_(target.lexically_normal()) {
+  if (target_.filename().empty()) target_ = target_.parent_path();  // "out/", "out/."
   part_ = target_.string() + ".part";
   std::error_code error;
   if (fs::exists(fs::symlink_status(target_, error))) {
-    fail(ErrorKind::invalid_argument, target_.string(), " exists already; name a new directory");
+    fail(ErrorKind::invalid_argument, target.string(), " exists already; name a new directory");
   }
   if (fs::exists(fs::symlink_status(part_, error))) remove_leftover();
   fs::create_directories(part_, error);

@@ -41,7 +41,9 @@ struct Output {
 /// The tensors of the text model: what the plan's matrices view, and all vectors beside them.
 std::vector<Output> list_outputs(ModelPlan& plan, const Checkpoint& checkpoint, WeightFormat wanted) {
   std::map<const std::byte*, const Tensor*> by_data;
-  for (const auto& [name, tensor] : checkpoint.tensors()) by_data.emplace(tensor.bytes.data(), &tensor);
+  for (const auto& [name, tensor] : checkpoint.tensors()) {  // an empty tensor lies where the next one begins
+    if (!tensor.bytes.empty()) by_data.emplace(tensor.bytes.data(), &tensor);
+  }
   std::vector<Output> outputs;
   std::set<const Tensor*> listed;  // a tied embedding is visited twice
   std::string prefix;
@@ -104,14 +106,11 @@ void copy_other_files(const fs::path& from, const fs::path& to) {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(from, error)) {
     const fs::path& path = entry.path();
-    if (!entry.is_regular_file(error) || std::ranges::count(kCopied, path.extension().string()) == 0)
-      continue;
+    std::error_code failure;  // a dangling link is no directory: copying it says what is wrong
+    if (std::ranges::count(kCopied, path.extension().string()) == 0 || entry.is_directory(failure)) continue;
     if (path.filename().string().ends_with(".index.json")) continue;
-    fs::copy_file(path, to / path.filename(), error);
-    if (error) {
-      fail(ErrorKind::unavailable, (to / path.filename()).string(), ": can't be copied from ", path.string(),
-           ": ", error.message());
-    }
+    fs::copy_file(path, to / path.filename(), failure);
+    if (failure) fail(ErrorKind::unavailable, path.string(), ": can't be copied: ", failure.message());
   }
   if (error) fail(ErrorKind::unavailable, from.string(), ": can't be listed: ", error.message());
 }

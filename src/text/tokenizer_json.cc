@@ -166,6 +166,7 @@ class PipelineReader {
     check_normalizer();
     check_pre_tokenizer();
     check_decoder();
+    check_lengths();
     file.adds_bos = read_post_processor();
     file.added_tokens = read_added_tokens();
     return file;
@@ -257,6 +258,15 @@ class PipelineReader {
       unsupported("decoder", field(root_, "decoder"));
   }
 
+  /// Hugging Face would cut or fill up every text. Filling up to the longest of a batch changes no text.
+  void check_lengths() const {
+    if (const json& truncation = field(root_, "truncation"); !truncation.is_null())
+      unsupported("truncation", truncation);
+    const json& padding = field(root_, "padding");
+    if (!padding.is_null() && !(padding.is_object() && field(padding, "strategy") == "BatchLongest"))
+      unsupported("padding", padding);
+  }
+
   /// Whether a bos is put first; nothing else may be added.
   bool read_post_processor() const {
     bool adds_bos = false;
@@ -331,6 +341,8 @@ TokenizerFile read_tokenizer_json(std::string_view text, const std::string& sour
     fail(ErrorKind::corrupt, source, ": ", text.size(), " bytes; a tokenizer has at most ",
          kMostTokenizerBytes);
   if (text.empty()) fail(ErrorKind::corrupt, source, ": not valid JSON: the file is empty");
+  if (const std::size_t nul = text.find('\0'); nul != text.npos)  // the library takes it for the end
+    fail(ErrorKind::corrupt, source, ": not valid JSON: byte ", nul, " is 0");
   FileReader reader(source);
   json::sax_parse(text.data(), text.data() + text.size(), &reader);
   TokenizerFile file = PipelineReader(reader.rest, source).read();

@@ -250,6 +250,19 @@ TEST(ModelConfig, TyingIsDecidedByTheOuterObject) {
   EXPECT_TRUE(parse(config).tie_word_embeddings);
 }
 
+TEST(ModelConfig, DefaultThatIsBlamedIsCalledOne) {
+  json text = text_config();
+  text.erase("num_hidden_layers");
+  expect_error(ErrorKind::invalid_argument, {"num_hidden_layers is absent, its default is 30"},
+               [&] { parse(nested(text)); });
+  text = text_config();
+  text.erase("num_attention_heads");
+  text["num_key_value_heads"] = 3;
+  expect_error(ErrorKind::invalid_argument,
+               {"8 attention heads", "num_attention_heads is absent, its default is 8"},
+               [&] { parse(nested(text)); });
+}
+
 TEST(ModelConfig, NullSwitchesTheSoftcapOff) {
   EXPECT_EQ(parse(with({{"final_logit_softcapping", nullptr}})).final_logit_softcapping, 0.f);
 }
@@ -261,6 +274,9 @@ TEST(ModelConfig, RefusesOtherModels) {
   };
   expect({{"model_type", "gemma3"}}, {"\"gemma3\"", "gemma4"});
   expect({{"hidden_size", 64}}, {"model_type", "(absent)"});
+  json other = nested(text_config());
+  other["text_config"]["model_type"] = "gemma3_text";
+  expect(other, {"text_config.model_type = \"gemma3_text\"", "must be \"gemma4_text\""});
   expect({{"model_type", "gemma4_assistant"}}, {"drafter", "can't run alone"});
   expect({{"model_type", "gemma4_unified_assistant"}}, {"drafter", "can't run alone"});
   expect({{"model_type", "gemma4_vision"}}, {"\"gemma4_vision\""});

@@ -125,12 +125,20 @@ TEST(TokenizerJson, PipelinesThatAreNotGemmasAreRefused) {
   unsupported("normalizer", "/normalizer/type", "NFC");
   unsupported("normalizer", "/normalizer/content", "_");
   unsupported("pre_tokenizer", "/pre_tokenizer", json{{"type", "ByteLevel"}});
+  unsupported("truncation", "/truncation", json{{"max_length", 512}});
+  unsupported("padding", "/padding", json{{"strategy", {{"Fixed", 512}}}});
   unsupported("decoder", "/decoder", nullptr);
   unsupported("decoder", "/decoder/decoders/1/type", "Strip");
   unsupported("post_processor", "/post_processor", json{{"type", "BertProcessing"}});
   unsupported("post_processor.single", "/post_processor",
               json{{"type", "TemplateProcessing"},
                    {"single", {{{"Sequence", {{"id", "A"}}}}, {{"SpecialToken", {{"id", "<eos>"}}}}}}});
+}
+
+TEST(TokenizerJson, BytesBehindTheDocumentAreRefused) {
+  const std::string text = good_document().dump();
+  for (const std::string& more : {std::string("x"), std::string("{}"), std::string("\0x", 2)})
+    expect_error(ErrorKind::corrupt, {"not valid JSON"}, [&] { read_tokenizer_json(text + more, "t.json"); });
 }
 
 TEST(TokenizerJson, ErrorsAreOneLineWhateverThePiece) {
