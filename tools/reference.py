@@ -72,7 +72,7 @@ def main():
     model = load(args.checkpoint, args.dtype, args.device)
     vocab = getattr(model.config, "text_config", model.config).vocab_size
     prompts = json.loads(args.prompts.read_text()) if args.prompts else default_prompts(vocab)
-    result = {"dtype": args.dtype, "prompts": {}}
+    result = {"dtype": args.dtype, "vocab_size": vocab, "prompts": {}}
     for name, ids in prompts.items():
         record = run_prompt(model, ids, args.greedy)
         result["prompts"][name] = record

@@ -2,12 +2,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <csignal>
-#include <cstdio>
+#include <filesystem>
 #include <functional>
 #include <initializer_list>
 #include <new>
+#include <sstream>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/option_values.h"
+#include "cli/signals.h"
 #include "cli/streams.h"
 #include "cli/usage_error.h"
 
@@ -81,7 +83,14 @@ CLI::App* add_command(CLI::App& app, const char* name, const char* meaning) {
   return command;
 }
 
+/// A single value given twice: the last one counts, so that a longer command line can correct a shorter one.
+void let_last_win(CLI::App* command) {
+  for (CLI::Option* option : command->get_options([](CLI::Option* o) { return o->nonpositional(); }))
+    if (option->get_items_expected_max() == 1) option->take_last();
+}
+
 void finish_command(CLI::App* command, const std::string& footer) {
+  let_last_win(command);
   command->set_help_flag("-h,--help", kExit);
   command->footer(footer);
 }
@@ -114,7 +123,9 @@ std::vector<CLI::Option*> add_device_flags(CLI::App* command, DeviceOptions& dev
                  "cpu, cuda: weights as bf16, int8 or int4 (default: as stored)", {"bf16", "int8", "int4"}),
       add_choice(command, "--isa", device.isa, "cpu: scalar, avx2, avx512 or neon (default: the best here)",
                  {"scalar", "avx2", "avx512", "neon"}),
-      command->add_flag("--mmap", device.mmap, "cpu: read the files in place instead of repacking them")};
+      checked(
+          command->add_flag("--mmap", device.mmap, "cpu: read the files in place instead of repacking them"),
+          truth_value())};
   for (CLI::Option* option : options) option->group("Device");
   return options;
 }
@@ -133,20 +144,45 @@ void add_sampling_flags(CLI::App* command, RunOptions& o) {
   for (CLI::Option* option : options) option->group("Sampling (defaults: the checkpoint's)");
 }
 
+/// --prompt, --file and "-" exclude each other; what is typed wins over what the environment says.
+void choose_prompt(const CLI::App& command, RunOptions& run, const std::string& source) {
+  const CLI::Option *prompt = command.get_option("--prompt"), *file = command.get_option("--file");
+  const auto typed = [&](const CLI::Option* option) {
+    return std::ranges::count(command.parse_order(), option) > 0;
+  };
+  if (typed(prompt) || typed(file) || source == "-") {
+    if (!typed(prompt)) run.prompt.reset();
+    if (!typed(file)) run.prompt_file.reset();
+  }
+  if (run.prompt && run.prompt_file) {
+    const bool environment = !typed(prompt);
+    const std::string first = environment ? file->get_envname() : "--file";
+    const std::string second = environment ? prompt->get_envname() : "--prompt";
+    throw CLI::ValidationError(first + " can't be used together with " + second,
+                               CLI::ExitCodes::ExcludesError);
+  }
+  if (source == "-" && (run.prompt || run.prompt_file)) {
+    throw CLI::ValidationError(std::string("the prompt comes from ") +
+                                   (run.prompt_file ? "--file" : "--prompt") + "; drop the argument \"-\"",
+                               CLI::ExitCodes::ExcludesError);
+  }
+}
+
 /// What CLI11 can't say about the words of `carat run`.
 void check_run(const CLI::App& command, RunOptions& run, std::string source) {
   if (run.model == "-" && source.empty()) std::swap(run.model, source);
-  if (!source.empty() && source != "-") {
+  if (std::error_code ignored; run.model.find(' ') != run.model.npos &&
+                               run.model.find('/') == run.model.npos &&
+                               !std::filesystem::exists(run.model, ignored)) {
+    throw CLI::ValidationError("no directory " + in_quotes(run.model, 60) + "; a prompt is given with -p",
+                               CLI::ExitCodes::ExtrasError);
+  }
+  if (run.model == "-" || (!source.empty() && source != "-")) {
     throw CLI::ValidationError(
         "unexpected argument " + in_quotes(source, 60) + ": the prompt is given with -p",
         CLI::ExitCodes::ExtrasError);
   }
-  const bool from_file = command.count("--file") > 0;
-  if (source == "-" && (command.count("--prompt") > 0 || from_file)) {
-    throw CLI::ValidationError(std::string("the prompt comes from ") + (from_file ? "--file" : "--prompt") +
-                                   "; drop the argument \"-\"",
-                               CLI::ExitCodes::ExcludesError);
-  }
+  choose_prompt(command, run, source);
   if (run.prompt_file == "-") {
     run.prompt_file.reset();
     source = "-";
@@ -159,11 +195,9 @@ void add_run(CLI::App& app, CommandLine& line) {
   CLI::App* command = add_command(app, "run", "stream the reply to a prompt");
   add_model(command, o.model, " (default: the bundled demo)");
   command->add_option("SOURCE", line.run_source)->group("");  // "-", see check_run()
-  CLI::Option* prompt = add_text(command, "-p,--prompt", o.prompt, "the prompt");
   const auto text = {
-      prompt,
-      add_file(command, "-f,--file", o.prompt_file, "file with the prompt; - for standard input")
-          ->excludes(prompt),
+      add_text(command, "-p,--prompt", o.prompt, "the prompt"),
+      add_file(command, "-f,--file", o.prompt_file, "file with the prompt; - for standard input"),
       command->add_flag("--raw", o.raw, "continue the text as it is, without a chat turn")};
   for (CLI::Option* option : text) option->group("Prompt");
   const auto length = {
@@ -179,7 +213,7 @@ void add_run(CLI::App& app, CommandLine& line) {
   add_sampling_flags(command, o);
   const auto speed = {
       add_choice(command, "--draft", o.draft,
-                 "guess tokens ahead from what the text repeats; changes the speed, never the reply",
+                 "guess tokens ahead from repeats in the text; changes the speed, never the reply",
                  {"ngram", "suffix"}),
       add_count(command, "--draft-tokens", o.draft_tokens, "guess up to N at once", 1, 64)
           ->capture_default_str()};
@@ -300,19 +334,26 @@ void add_eval(CLI::App& app, CommandLine& line) {
   command->callback([&] { line.chosen = [&o] { return eval_command(o); }; });
 }
 
-/// The words after the program's name, last one first as CLI11 takes them. It would give "--prompt=" the word
-/// that follows, so an empty value becomes a word of its own.
-std::vector<std::string> reversed_words(int argc, char** argv) {
-  std::vector<std::string> words;
-  for (int i = argc - 1; i > 0; --i) {
-    std::string word = argv[i];
-    if (word.starts_with("--") && word.find('=') == word.size() - 1) {
-      words.emplace_back();
-      word.pop_back();
-    }
-    words.push_back(std::move(word));
-  }
+/// The words after the program's name; `help COMMAND` becomes `COMMAND --help`.
+std::vector<std::string> words_of(int argc, char** argv) {
+  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  if (words.empty() || words[0] != "help") return words;
+  words.resize(std::min<std::size_t>(words.size(), 2));
+  words.emplace_back("--help");
+  words.erase(words.begin());
   return words;
+}
+
+/// Last one first, as CLI11 takes them. It would give "--prompt=" the word that follows, so an empty value
+/// becomes a word of its own.
+std::vector<std::string> reversed(const std::vector<std::string>& words) {
+  std::vector<std::string> result;
+  for (auto word = words.rbegin(); word != words.rend(); ++word) {
+    const bool empty_value = word->starts_with("--") && word->find('=') == word->size() - 1;
+    if (empty_value) result.emplace_back();
+    result.push_back(word->substr(0, word->size() - empty_value));
+  }
+  return result;
 }
 
 int report(int code, const std::string& message) {
@@ -322,7 +363,12 @@ int report(int code, const std::string& message) {
 
 /// Help and version go to standard output; a wrong command line is one line that names where help is.
 int end_of_parsing(const CLI::App& app, const CLI::ParseError& end) {
-  if (end.get_exit_code() == 0) return app.exit(end);
+  if (end.get_exit_code() == 0) {
+    std::ostringstream text;
+    app.exit(end, text);
+    write_stdout(text.str());
+    return 0;
+  }
   const auto commands = app.get_subcommands();
   const std::string command = commands.empty() ? "" : " " + commands.front()->get_name();
   return report(kUsage, usage_message(app, end) + "; see carat" + command + " --help");
@@ -331,8 +377,9 @@ int end_of_parsing(const CLI::App& app, const CLI::ParseError& end) {
 }  // namespace
 
 int run_command_line(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is a result of write_stdout()
-  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is a write that fails
+  set_up_signals();
+  hold_standard_streams();
+  const std::vector<std::string> words = words_of(argc, argv);
   CommandLine line;
   CLI::App app("Runs Google's Gemma 4 from the Hugging Face checkpoint.", "carat");
   app.formatter(help_formatter());
@@ -348,13 +395,15 @@ int run_command_line(int argc, char** argv) {
   add_quantize(app, line);
   add_eval(app, line);
   try {
-    if (const std::string wrong = unknown_command(app, argc, argv); !wrong.empty()) {
+    if (const std::string wrong = unknown_command(app, words); !wrong.empty()) {
       return report(kUsage, wrong + "; see carat --help");
     }
-    app.parse(reversed_words(argc, argv));
+    try {
+      app.parse(reversed(words));
+    } catch (const CLI::ParseError& end) {
+      return end_of_parsing(app, end);
+    }
     return line.chosen();
-  } catch (const CLI::ParseError& end) {
-    return end_of_parsing(app, end);
   } catch (const std::bad_alloc&) {
     return report(kError, "out of memory");
   } catch (const std::exception& error) {

@@ -22,11 +22,12 @@
 #include "cli/streams.h"
 #include "engine/divergence.h"
 #include "engine/step_builder.h"
+#include "model/formats.h"
 
 namespace carat {
 namespace {
 
-/// Of one prediction.
+/// Of one prediction. All in nats.
 struct Prediction {
   double nll = 0;  // -log of the probability of the token that came
   double against_nll = 0;
@@ -37,7 +38,7 @@ struct Prediction {
 struct Summary {
   int64_t predictions = 0;
   double nll = 0, nll_squared = 0, against_nll = 0, kl = 0, worst_kl = 0;
-  int64_t same_best = 0;
+  int64_t same_best = 0, worst = 0;  // the prediction with the worst KL
 
   void add(const Prediction& p) {
     ++predictions;
@@ -45,13 +46,17 @@ struct Summary {
     nll_squared += p.nll * p.nll;
     against_nll += p.against_nll;
     kl += p.kl;
-    worst_kl = std::max(worst_kl, p.kl);
+    if (p.kl > worst_kl) {
+      worst_kl = p.kl;
+      worst = predictions - 1;
+    }
     same_best += p.same_best;
   }
   double mean(double sum) const { return sum / static_cast<double>(predictions); }
   double perplexity() const { return std::exp(mean(nll)); }
-  /// Standard error of the perplexity, to first order.
-  double perplexity_error() const {
+  /// Standard error of the perplexity, to first order. One prediction tells nothing of how they vary.
+  std::optional<double> perplexity_error() const {
+    if (predictions < 2) return std::nullopt;
     const double variance = std::max(0.0, mean(nll_squared) - mean(nll) * mean(nll));
     return perplexity() * std::sqrt(variance / static_cast<double>(predictions));
   }
@@ -139,6 +144,11 @@ void check_options(const ModelPlan& plan, const EvalOptions& options) {
     fail(ErrorKind::invalid_argument, "--against has no effect on --device ", options.device.device,
          "; drop it");
   }
+  const WeightFormat stored = stored_format(plan);
+  if (!options.against.empty() && is_quantized(stored)) {
+    fail(ErrorKind::invalid_argument, options.model, " holds ", format_name(stored),
+         " weights, which can't be compared with another format; drop --against");
+  }
 }
 
 Evaluator make_evaluator(LoadedModel model, const EvalOptions& options) {
@@ -170,8 +180,7 @@ std::vector<int32_t> read_tokens(const LoadedModel& model, const EvalOptions& op
   const std::string name = from_stdin ? "standard input" : options.text;
   const std::string text = from_stdin ? read_stdin() : read_file(options.text);
   if (!options.quiet) warn_of_invalid_utf8(text, name);
-  std::vector<int32_t> tokens =
-      load_tokenizer(model.directory.string())->encode(text, SpecialTokens::as_text);
+  std::vector<int32_t> tokens = load_tokenizer(model, options.quiet)->encode(text, SpecialTokens::as_text);
   if (options.tokens > 0 && static_cast<std::size_t>(options.tokens) < tokens.size()) {
     tokens.resize(static_cast<std::size_t>(options.tokens));
   }
@@ -180,39 +189,40 @@ std::vector<int32_t> read_tokens(const LoadedModel& model, const EvalOptions& op
 }
 
 std::string text_report(const Summary& s, const EvalOptions& options) {
-  char lines[512];
-  int length = std::snprintf(lines, sizeof lines, "perplexity  %.4f +- %.4f over %lld tokens\n",
-                             s.perplexity(), s.perplexity_error(), static_cast<long long>(s.predictions));
-  std::string text(lines, static_cast<std::size_t>(length));
+  const auto format = [](const char* pattern, auto... values) {
+    char line[256];
+    std::snprintf(line, sizeof line, pattern, values...);
+    return std::string(line);
+  };
+  std::string text = format("perplexity  %.4f", s.perplexity());
+  if (s.perplexity_error()) text += format(" +- %.4f", *s.perplexity_error());
+  text +=
+      format(" over %lld token%s\n", static_cast<long long>(s.predictions), s.predictions == 1 ? "" : "s");
   if (options.against.empty()) return text;
-  length = std::snprintf(lines, sizeof lines,
-                         "%-11s %.4f\nmean KL     %.3e\nworst KL    %.3e\nsame top-1  %.2f %%\n",
-                         options.against.c_str(), std::exp(s.mean(s.against_nll)), s.mean(s.kl), s.worst_kl,
-                         100 * s.mean(static_cast<double>(s.same_best)));
-  return text + std::string(lines, static_cast<std::size_t>(length));
+  text += format("%-11s %.4f\n", options.against.c_str(), std::exp(s.mean(s.against_nll)));
+  text += format("mean KL     %.3e nats\nworst KL    %.3e nats, at token %lld of the text\n", s.mean(s.kl),
+                 s.worst_kl, static_cast<long long>(s.worst));
+  return text + format("same top-1  %.2f %%\n", 100 * s.mean(static_cast<double>(s.same_best)));
 }
 
-std::string json_report(const Summary& s, const EvalOptions& options) {
-  nlohmann::ordered_json report{
-      {"perplexity", s.perplexity()}, {"perplexity_error", s.perplexity_error()}, {"tokens", s.predictions}};
+std::string json_report(const Summary& s, const EvalOptions& options, const std::string& format) {
+  nlohmann::ordered_json report{{"model", options.model},          {"format", format},
+                                {"device", options.device.device}, {"context", options.context},
+                                {"perplexity", s.perplexity()},    {"perplexity_error", nullptr},
+                                {"tokens", s.predictions}};
+  if (s.perplexity_error()) report["perplexity_error"] = *s.perplexity_error();
   if (!options.against.empty()) {
-    report["against"] = {{"format", options.against},
-                         {"perplexity", std::exp(s.mean(s.against_nll))},
-                         {"mean_kl", s.mean(s.kl)},
-                         {"worst_kl", s.worst_kl},
-                         {"same_top_1", s.mean(static_cast<double>(s.same_best))}};
+    report["against"] = {
+        {"format", options.against}, {"perplexity", std::exp(s.mean(s.against_nll))},
+        {"mean_kl", s.mean(s.kl)},   {"worst_kl", s.worst_kl},
+        {"worst_kl_token", s.worst}, {"same_top_1", s.mean(static_cast<double>(s.same_best))}};
   }
-  return report.dump(2) + "\n";
+  return report.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace
-
-int eval_command(const EvalOptions& options) {
-  LoadedModel model = load_model(options.model, options.quiet);
-  check_options(model.plan, options);
-  const std::vector<int32_t> tokens = read_tokens(model, options);
-  const int32_t bos = bos_token(model);
-  Evaluator evaluator = make_evaluator(std::move(model), options);
+/// Window after window. The bar is gone when it returns.
+Summary evaluate(Evaluator& evaluator, const std::vector<int32_t>& tokens, int32_t bos,
+                 const EvalOptions& options) {
   Progress progress("evaluating", options.quiet);
   Summary summary;
   const auto step = static_cast<std::size_t>(options.context - 1);
@@ -225,7 +235,21 @@ int eval_command(const EvalOptions& options) {
     evaluator.score(window, summary);
     progress.update(static_cast<double>(last) / static_cast<double>(tokens.size()));
   }
-  write_stdout(options.json ? json_report(summary, options) : text_report(summary, options));
+  return summary;
+}
+
+}  // namespace
+
+int eval_command(const EvalOptions& options) {
+  LoadedModel model = load_model(options.model, options.quiet);
+  check_options(model.plan, options);
+  const std::vector<int32_t> tokens = read_tokens(model, options);
+  const int32_t bos = bos_token(model);
+  const std::string format =
+      options.device.format.empty() ? format_name(stored_format(model.plan)) : options.device.format;
+  Evaluator evaluator = make_evaluator(std::move(model), options);
+  const Summary summary = evaluate(evaluator, tokens, bos, options);
+  write_stdout(options.json ? json_report(summary, options, format) : text_report(summary, options));
   return 0;
 }
 

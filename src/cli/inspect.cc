@@ -11,6 +11,7 @@
 #include "cli/loaded_model.h"
 #include "cli/streams.h"
 #include "cli/units.h"
+#include "model/formats.h"
 #include "model/gemma4_plan.h"
 
 namespace carat {
@@ -18,7 +19,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kKvValueBytes = 2;  // backends may keep 4-byte values; then all KV figures double
+/// Of the default device: float32 beside weights as they are, float16 beside quantised ones.
+std::size_t kv_value_bytes(const ModelPlan& plan) { return is_quantized(stored_format(plan)) ? 2 : 4; }
+
+/// "int4 (head int8)".
+std::string format_of_weights(const ModelPlan& plan) {
+  const std::string layers = format_name(stored_format(plan)), head = format_name(plan.head.format);
+  return layers == head ? layers : layers + " (head " + head + ")";
+}
 constexpr const char* kGroupNames[kKvGroups] = {"full", "sliding"};
 
 /// Released sizes, recognised by their shape.
@@ -74,15 +82,15 @@ Weights count_weights(ModelPlan& plan) {
   return total;
 }
 
-std::size_t kv_bytes_per_token(const KvGroup& group) {
-  return 2 * kKvValueBytes * static_cast<std::size_t>(group.layers) *
-         static_cast<std::size_t>(group.kv_heads) * static_cast<std::size_t>(group.head_dim);
+std::size_t kv_bytes_per_token(const KvGroup& group, std::size_t value_bytes) {
+  return 2 * value_bytes * static_cast<std::size_t>(group.layers) * static_cast<std::size_t>(group.kv_heads) *
+         static_cast<std::size_t>(group.head_dim);
 }
 
 std::size_t kv_bytes(const ModelPlan& plan, int context) {
   std::size_t total = 0;
   for (const KvGroup& group : plan.kv_groups)
-    total += kv_bytes_per_token(group) *
+    total += kv_bytes_per_token(group, kv_value_bytes(plan)) *
              static_cast<std::size_t>(group.window > 0 ? std::min(group.window, context) : context);
   return total;
 }
@@ -117,7 +125,7 @@ Json layer_json(const LayerPlan& l, int kv_donor) {
           {"heads", a.heads},
           {"kv_heads", a.kv_heads},
           {"head_dim", a.head_dim},
-          {"window", a.window},
+          {"window", a.window > 0 ? Json(a.window) : Json()},
           {"kv_from_layer", kv_donor},
           {"k_eq_v", a.writes_kv && !a.v},
           {"intermediate_size", l.intermediate_size},
@@ -132,11 +140,12 @@ std::string json_report(LoadedModel& model) {
   for (std::size_t i = 0; i < plan.layers.size(); ++i)
     layers.push_back(layer_json(plan.layers[i], model.config.layers[i].kv_donor));
   for (int g = 0; g < kKvGroups; ++g)
-    groups[kGroupNames[g]] = {{"layers", plan.kv_groups[g].layers},
-                              {"kv_heads", plan.kv_groups[g].kv_heads},
-                              {"head_dim", plan.kv_groups[g].head_dim},
-                              {"window", plan.kv_groups[g].window},
-                              {"kv_bytes_per_token", kv_bytes_per_token(plan.kv_groups[g])}};
+    groups[kGroupNames[g]] = {
+        {"layers", plan.kv_groups[g].layers},
+        {"kv_heads", plan.kv_groups[g].kv_heads},
+        {"head_dim", plan.kv_groups[g].head_dim},
+        {"window", plan.kv_groups[g].window > 0 ? Json(plan.kv_groups[g].window) : Json()},
+        {"kv_bytes_per_token", kv_bytes_per_token(plan.kv_groups[g], kv_value_bytes(plan))}};
   for (const int context : contexts(plan.max_positions))
     memory.push_back(
         {{"context", context},
@@ -146,6 +155,7 @@ std::string json_report(LoadedModel& model) {
       {"model", model.directory.string()},
       {"model_type", model.config.model_type},
       {"variant", variant_name(plan)},
+      {"format", format_of_weights(plan)},
       {"features", features(plan)},
       {"parameters", weights.parameters},
       {"active_parameters", weights.active_parameters},
@@ -158,7 +168,7 @@ std::string json_report(LoadedModel& model) {
       {"weight_bytes", weights.bytes},
       {"per_layer_table_bytes", weights.per_layer_table_bytes},
       {"bytes_per_token", bytes_per_token(plan)},
-      {"kv_value_bytes", kKvValueBytes},
+      {"kv_value_bytes", kv_value_bytes(plan)},
       {"kv_groups", groups},
       {"memory", memory},
       {"layers", layers}};
@@ -219,13 +229,19 @@ std::string text_report(LoadedModel& model) {
                  size(tensors.bytes).c_str());
   for (const auto& [dtype, bytes] : tensors.bytes_by_dtype)
     text += " " + printable(dtype, 40) + " " + size(bytes);
-  text += "\nread per token: " + size(bytes_per_token(plan)) + " of weights\nKV per token:";
+  if (weights.bytes < tensors.bytes)
+    text += "\nmatrices of the text model: " + size(weights.bytes) +
+            "; the rest is norms, and what is left unread, such as towers of images and audio";
+  text += "\nweights: " + format_of_weights(plan) + ", read per token: " + size(bytes_per_token(plan)) +
+          " of weights\nKV per token:";
   for (int g = 0; g < kKvGroups; ++g) {
     if (plan.kv_groups[g].layers == 0) continue;
-    text += format(" %s %s", kGroupNames[g], size(kv_bytes_per_token(plan.kv_groups[g])).c_str());
+    text += format(" %s %s", kGroupNames[g],
+                   size(kv_bytes_per_token(plan.kv_groups[g], kv_value_bytes(plan))).c_str());
     if (plan.kv_groups[g].window > 0) text += format(" (window %d)", plan.kv_groups[g].window);
   }
-  text += " (16-bit values)\nmemory: weights " + size(weights.bytes - weights.per_layer_table_bytes);
+  text += kv_value_bytes(plan) == 4 ? " (float32 values)" : " (float16 values)";
+  text += "\nmemory: weights " + size(weights.bytes - weights.per_layer_table_bytes);
   if (weights.per_layer_table_bytes > 0)
     text += " (and a per-layer table of " + size(weights.per_layer_table_bytes) +
             ", read row by row from the file)";

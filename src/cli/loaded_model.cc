@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "cli/streams.h"
 #include "io/hub.h"
 #include "model/gemma4_plan.h"
@@ -16,6 +17,38 @@ namespace {
 void add_missing(std::vector<int32_t>& set, const std::vector<int32_t>& more) {
   for (const int32_t token : more)
     if (std::find(set.begin(), set.end(), token) == set.end()) set.push_back(token);
+}
+
+/// Some exporters round the vocabulary up for the sake of matrix sizes.
+bool is_padding(int pieces, int vocab) { return vocab - pieces < 256 && vocab % 64 == 0; }
+
+void warn_of_vocabulary(const std::filesystem::path& file, int pieces, int vocab) {
+  if (pieces == vocab || is_padding(pieces, vocab)) return;
+  print_message("warning: " + file.string() + " has " + std::to_string(pieces) +
+                " pieces, the model's vocabulary " + std::to_string(vocab) +
+                "; tokens beyond the tokenizer's have no text");
+}
+
+void warn_of_bos(const LoadedModel& model, const Tokenizer& tokenizer) {
+  const int32_t used = model.generation.bos_token_id.value_or(model.config.bos_token_id);
+  const int32_t of_tokenizer = tokenizer.find("<bos>");
+  const auto warn = [&](const char* file, int32_t other) {
+    print_message("warning: bos is " + std::to_string(other) + " in " + file + ", but " +
+                  std::to_string(used) + " in " +
+                  (model.generation.bos_token_id ? "generation_config.json" : "config.json") +
+                  ", which is used");
+  };
+  if (model.config.bos_token_id != used && model.config.bos_token_id >= 0)
+    warn("config.json", model.config.bos_token_id);
+  if (of_tokenizer != used && of_tokenizer >= 0 && used >= 0) warn("tokenizer.json", of_tokenizer);
+}
+
+std::shared_ptr<const Tokenizer> open_tokenizer(const std::filesystem::path& directory) {
+  const std::filesystem::path file = directory / "tokenizer.json";
+  std::error_code ignored;
+  if (std::filesystem::symlink_status(file, ignored).type() == std::filesystem::file_type::not_found)
+    fail(ErrorKind::not_found, in_quotes(directory.string()), " has no tokenizer.json");
+  return Tokenizer::load(file);
 }
 
 }  // namespace
@@ -47,7 +80,21 @@ std::filesystem::path find_demo_model() {
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& model) {
   std::error_code error;
   if (std::filesystem::is_regular_file(model, error)) return Tokenizer::load(model);
-  return Tokenizer::load(find_model(model) / "tokenizer.json");
+  return open_tokenizer(find_model(model));
+}
+
+std::shared_ptr<const Tokenizer> load_tokenizer(const LoadedModel& model, bool quiet) {
+  auto tokenizer = open_tokenizer(model.directory);
+  const auto file = model.directory / "tokenizer.json";
+  const int pieces = tokenizer->vocab_size(), vocab = model.config.vocab_size;
+  if (pieces > vocab) {
+    fail(ErrorKind::corrupt, file.string(), ": ", pieces, " pieces, but the model's vocabulary has only ",
+         vocab, "; it is of another model");
+  }
+  if (quiet) return tokenizer;
+  warn_of_vocabulary(file, pieces, vocab);
+  warn_of_bos(model, *tokenizer);
+  return tokenizer;
 }
 
 EngineOptions engine_options(const LoadedModel& model) {
@@ -58,6 +105,8 @@ EngineOptions engine_options(const LoadedModel& model) {
   options.max_positions = model.plan.max_positions;
   return options;
 }
+
+WeightFormat stored_format(const ModelPlan& plan) { return plan.layers.front().attention.q.format; }
 
 int32_t bos_token(const LoadedModel& model) {
   const int32_t bos = model.generation.bos_token_id.value_or(model.config.bos_token_id);

@@ -28,12 +28,23 @@ LoadedModel load_model(const std::string& model, bool quiet = false);
 /// program's directory, else the source tree it was built from. Throws Error{not_found}.
 std::filesystem::path find_demo_model();
 
+/// The checkpoint's own tokenizer. Throws Error{corrupt} when it has pieces for which the model has no
+/// embedding; warns, unless `quiet`, when it has fewer, and when the files disagree about bos.
+std::shared_ptr<const Tokenizer> load_tokenizer(const LoadedModel& model, bool quiet);
+
 /// `model` as for load_model(), or a tokenizer.json.
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& model);
 
 /// Ends on the eos tokens of config.json and generation_config.json together: instruction-tuned checkpoints
 /// name the end of a turn only in the latter.
 EngineOptions engine_options(const LoadedModel& model);
+
+inline bool is_quantized(WeightFormat format) {
+  return format == WeightFormat::int8 || format == WeightFormat::int4;
+}
+
+/// The format of the layers' matrices. The head and per-layer embeddings of an int4 copy are int8.
+WeightFormat stored_format(const ModelPlan& plan);
 
 /// The id that starts every sequence.
 int32_t bos_token(const LoadedModel& model);

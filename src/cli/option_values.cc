@@ -84,6 +84,16 @@ ValueCheck one_of(std::initializer_list<const char*> words) {
   };
 }
 
+ValueCheck truth_value() {
+  return [](std::string& text) -> std::string {
+    for (const char* word : {"true", "1", "yes", "on"})
+      if (text == word) text = "true";
+    for (const char* word : {"false", "0", "no", "off"})
+      if (text == word) text = "false";
+    return text == "true" || text == "false" ? "" : "must be true or false, not " + in_quotes(text, 40);
+  };
+}
+
 ValueCheck not_empty(const char* what) {
   return [what](std::string& text) { return text.empty() ? std::string("is empty; give ") + what : ""; };
 }

@@ -21,6 +21,8 @@ ValueCheck seed_number();
 /// A finite number in [least, most].
 ValueCheck real_number(double least, double most);
 ValueCheck one_of(std::initializer_list<const char*> words);
+/// true or false, in the spellings that variables of the environment use.
+ValueCheck truth_value();
 /// Not an empty text; `what` says what to give instead.
 ValueCheck not_empty(const char* what);
 

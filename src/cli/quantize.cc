@@ -4,9 +4,11 @@
 
 #include "base/error.h"
 #include "base/thread_pool.h"
+#include "base/utf8.h"
 #include "cli/commands.h"
 #include "cli/loaded_model.h"
 #include "cli/progress.h"
+#include "cli/signals.h"
 #include "cli/streams.h"
 #include "cli/units.h"
 #include "model/formats.h"
@@ -25,10 +27,8 @@ volatile std::sig_atomic_t interrupted_by = 0;
 
 /// The first signal ends the work where nothing is left behind, the second one the program.
 void stop_on_signals() {
-  struct sigaction action{};
-  action.sa_handler = [](int number) { interrupted_by = number; };
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(number, &action, nullptr);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
+    catch_first(signal, [](int number) { interrupted_by = number; });
 }
 
 struct Interrupted {};
@@ -51,7 +51,7 @@ int quantize_command(const QuantizeOptions& options) {
     return 128 + interrupted_by;  // as a shell says of a program ended by a signal
   }
   const auto written = Checkpoint::open(options.output);
-  write_stdout(options.output + ": " + format_si(total_bytes(*written), "B") + " of " +
+  write_stdout(printable(options.output) + ": " + format_si(total_bytes(*written), "B") + " of " +
                format_si(total_bytes(*model.checkpoint), "B") + "\n");
   return 0;
 }

@@ -1,11 +1,15 @@
 #include "cli/reference.h"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "base/utf8.h"
+#include "io/json_object.h"
 
 namespace carat {
 namespace {
@@ -24,7 +28,8 @@ class PromptFields {
     for (const Json& value : array(name)) {
       if (!value.is_number_integer() || value.get<int64_t>() < 0 || value.get<int64_t>() >= vocab)
         fail(ErrorKind::corrupt, source_, ".", name, "[", ids.size(), "]: ", printable(value.dump(), 40),
-             " is not a token id below ", vocab, ", the model's vocabulary");
+             " is not a token id below ", vocab,
+             ", the model's vocabulary; was the reference made for another model?");
       ids.push_back(value.get<int32_t>());
     }
     return ids;
@@ -35,6 +40,8 @@ class PromptFields {
     for (const Json& value : array(name)) {
       if (!value.is_number()) fail(ErrorKind::corrupt, source_, ".", name, ": not all numbers");
       numbers.push_back(value.get<float>());
+      if (!std::isfinite(numbers.back()))
+        fail(ErrorKind::corrupt, source_, ".", name, ": ", value.dump(), " is no float32");
     }
     return numbers;
   }
@@ -50,6 +57,22 @@ class PromptFields {
   const std::string& source_;
   const Json& fields_;
 };
+
+/// The best tokens in order, once each, and the last argmax one of the very best.
+void check_top(const std::string& source, const PromptReference& prompt) {
+  const std::vector<float>& logits = prompt.top_logits;
+  const auto rise = std::ranges::adjacent_find(logits, std::less());
+  if (rise != logits.end())
+    fail(ErrorKind::corrupt, source, ".top_logits[", rise - logits.begin() + 1,
+         "]: larger than the one before; the best come first");
+  std::set<int32_t> seen;
+  for (const int32_t id : prompt.top_ids)
+    if (!seen.insert(id).second) fail(ErrorKind::corrupt, source, ".top_ids: ", id, " is there twice");
+  const auto found = std::ranges::find(prompt.top_ids, prompt.argmax.back()) - prompt.top_ids.begin();
+  if (found == std::ssize(prompt.top_ids) || logits[static_cast<std::size_t>(found)] != logits.front())
+    fail(ErrorKind::corrupt, source, ": the last argmax is ", prompt.argmax.back(),
+         ", but top_ids begin with ", prompt.top_ids.front());
+}
 
 PromptReference read_prompt_reference(const std::string& source, const std::string& name, const Json& json,
                                       int vocab) {
@@ -67,20 +90,25 @@ PromptReference read_prompt_reference(const std::string& source, const std::stri
   if (prompt.top_logits.size() != prompt.top_ids.size())
     fail(ErrorKind::corrupt, source, ": ", prompt.top_ids.size(), " top_ids but ", prompt.top_logits.size(),
          " top_logits");
+  check_top(source, prompt);
   return prompt;
 }
 
 Json parse_file(const std::filesystem::path& path) {
   constexpr std::size_t kMostBytes = std::size_t{256} << 20;
   const MappedFile file(path, kMostBytes);
-  try {
-    return Json::parse(file.text());
-  } catch (const Json::parse_error& error) {
-    fail(ErrorKind::corrupt, path.string(), ": not valid JSON at byte ",
-         std::min(error.byte, file.text().size()), " of ", file.text().size());
-  } catch (const Json::exception&) {
-    fail(ErrorKind::corrupt, path.string(), ": not valid JSON: a number is too large");
-  }
+  check_json(file.text(), path.string());
+  return Json::parse(file.text());
+}
+
+/// What the file says of the model and the arithmetic it was made with.
+void check_origin(const std::string& source, const Json& root, int vocab) {
+  if (const auto size = root.find("vocab_size"); size != root.end() && *size != vocab)
+    fail(ErrorKind::invalid_argument, source, ": made for another model: its vocabulary has ",
+         printable(size->dump(), 40), " tokens, this model's ", vocab);
+  if (const auto dtype = root.find("dtype"); dtype != root.end() && *dtype != "float32")
+    fail(ErrorKind::unsupported, source, ": dtype is ", printable(dtype->dump(), 40),
+         "; only a reference computed in float32 is exact enough to compare with");
 }
 
 }  // namespace
@@ -90,6 +118,7 @@ std::vector<PromptReference> read_reference(const std::filesystem::path& path, i
   if (!root.is_object() || !root.contains("prompts") || !root["prompts"].is_object() ||
       root["prompts"].empty())
     fail(ErrorKind::corrupt, path.string(), ": no \"prompts\"; expected the output of tools/reference.py");
+  check_origin(path.string(), root, vocab);
   std::vector<PromptReference> prompts;
   for (const auto& [name, fields] : root["prompts"].items())
     prompts.push_back(read_prompt_reference(path.string() + ": " + in_quotes(name), name, fields, vocab));

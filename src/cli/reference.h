@@ -16,8 +16,9 @@ struct PromptReference {
   std::vector<int32_t> greedy;    // the continuation, eos ignored
 };
 
-/// In the order of the file. Every id is in [0, vocab), no prompt and no top list is empty, lengths agree.
-/// Throws Error{not_found} or Error{corrupt} naming file, prompt and field.
+/// In the order of the file. Every id is in [0, vocab), no prompt and no top list is empty, lengths agree,
+/// top lists are distinct and in order. Throws Error{not_found} or Error{corrupt} naming file, prompt and
+/// field, Error{invalid_argument} for another model's reference, Error{unsupported} for one not in float32.
 std::vector<PromptReference> read_reference(const std::filesystem::path& path, int vocab);
 
 }  // namespace carat

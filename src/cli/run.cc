@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/loaded_model.h"
 #include "cli/prompt.h"
+#include "cli/signals.h"
 #include "cli/streams.h"
 #include "engine/engine.h"
 
@@ -23,10 +24,7 @@ volatile std::sig_atomic_t interrupted = 0;
 
 /// The first Ctrl-C ends the reply at the next token, the second one the program.
 void end_reply_on_interrupt() {
-  struct sigaction action{};
-  action.sa_handler = [](int) { interrupted = 1; };
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
-  ::sigaction(SIGINT, &action, nullptr);
+  catch_first(SIGINT, [](int) { interrupted = 1; });
 }
 
 std::string read_prompt(const RunOptions& options) {
@@ -134,7 +132,7 @@ int run_command(const RunOptions& options) {
   const std::string text = read_prompt(options);
   LoadedModel model =
       load_model(options.model.empty() ? find_demo_model().string() : options.model, options.quiet);
-  const auto tokenizer = load_tokenizer(model.directory.string());
+  const auto tokenizer = load_tokenizer(model, options.quiet);
   const PromptFormat format =
       options.raw ? PromptFormat::continuation : prompt_format(model.directory, *tokenizer);
 

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 #include "base/utf8.h"
@@ -14,24 +15,39 @@
 namespace carat {
 namespace {
 
-std::string read_all(int fd, const std::string& name) {
-  std::string text;
+/// Appends what there is, at least a byte. False at the end.
+bool read_some(int fd, const std::string& name, std::string& text) {
   char buffer[1 << 16];
   for (;;) {
     const ssize_t count = ::read(fd, buffer, sizeof buffer);
-    if (count == 0) return text;
+    if (count == 0) return false;
     if (count > 0 && text.size() + static_cast<std::size_t>(count) > kMostTextBytes) {
       fail(ErrorKind::unavailable, name, ": more than ", kMostTextBytes, " bytes; give a part of it");
     }
     if (count > 0) {
       text.append(buffer, static_cast<std::size_t>(count));
-    } else if (errno != EINTR) {
-      fail(ErrorKind::unavailable, name, ": ", std::strerror(errno));
+      return true;
     }
+    if (errno != EINTR) fail(ErrorKind::unavailable, name, ": ", std::strerror(errno));
   }
 }
 
+std::string read_all(int fd, const std::string& name) {
+  std::string text;
+  while (read_some(fd, name, text)) {
+  }
+  return text;
+}
+
 }  // namespace
+
+void hold_standard_streams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
+    // The lowest free number is `fd`. The wrong direction makes reading or writing fail.
+    [[maybe_unused]] const int held = ::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
 
 bool write_stdout(std::string_view text) {
   while (!text.empty()) {
@@ -52,6 +68,21 @@ void print_message(std::string_view message) {
 }
 
 std::string read_stdin() { return read_all(STDIN_FILENO, "standard input"); }
+
+bool LineReader::next(std::string& line) {
+  buffer_.erase(0, at_);
+  at_ = 0;
+  std::size_t searched = 0, newline = 0;
+  while ((newline = buffer_.find('\n', searched)) == std::string::npos) {
+    searched = buffer_.size();
+    if (read_some(STDIN_FILENO, "standard input", buffer_)) continue;
+    line = std::exchange(buffer_, {});
+    return !line.empty();
+  }
+  line.assign(buffer_, 0, newline);
+  at_ = newline + 1;
+  return true;
+}
 
 std::string read_file(const std::filesystem::path& path) {
   struct File {

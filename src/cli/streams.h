@@ -6,6 +6,10 @@
 
 namespace carat {
 
+/// Takes the place of standard streams that the program was started without, so that no file it opens is
+/// mistaken for one. Using one is still an error.
+void hold_standard_streams();
+
 /// Writes and flushes all of `text`. False when the reader has closed the pipe, which ends a command quietly.
 /// Throws Error{unavailable} for any other failure, such as a full disk. Needs SIGPIPE to be ignored.
 bool write_stdout(std::string_view text);
@@ -15,6 +19,19 @@ inline constexpr std::size_t kMostTextBytes = std::size_t{1} << 30;
 
 /// To the end. Throws Error{unavailable}, also for more than kMostTextBytes.
 std::string read_stdin();
+/// Standard input line by line.
+class LineReader {
+ public:
+  /// The next line without its newline; false at the end. Throws as read_stdin().
+  bool next(std::string& line);
+  /// Whether next() has a whole line without reading.
+  bool has_line() const { return buffer_.find('\n', at_) != std::string::npos; }
+
+ private:
+  std::string buffer_;
+  std::size_t at_ = 0;  // where the next line begins
+};
+
 /// A whole file or pipe. Throws Error{not_found}, or Error{unavailable} as read_stdin().
 std::string read_file(const std::filesystem::path& path);
 

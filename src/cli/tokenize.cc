@@ -1,5 +1,4 @@
 // `carat tokenize`: text -> token ids, as the model would see them.
-#include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -50,16 +49,17 @@ std::string join(const std::vector<int32_t>& ids, const char* separator) {
 /// One JSON array of ids per line, written when a buffer is full or the input has to be waited for.
 void encode_json_lines(const IdEncoder& encoder) {
   constexpr std::size_t kBufferBytes = 1 << 16;
-  std::ios::sync_with_stdio(false);
+  LineReader lines;
   std::string line, out;
-  for (int number = 1; std::getline(std::cin, line); ++number) {
+  for (int number = 1; lines.next(line); ++number) {
     const auto text = nlohmann::json::parse(line, nullptr, false);
-    if (!text.is_string()) {
-      write_stdout(out);  // of the lines before
-      fail(ErrorKind::corrupt, "standard input, line ", number, ": not a JSON string: ", in_quotes(line, 60));
+    if (!text.is_string() || line.find('\0') != line.npos) {  // the library takes it for the end
+      write_stdout(out);                                      // of the lines before
+      fail(ErrorKind::corrupt, "standard input, line ", number,
+           ": not a JSON string (write \"Hello\", with quotes): ", in_quotes(line, 60));
     }
     out += "[" + join(encoder.encode(text.get_ref<const std::string&>()), ", ") + "]\n";
-    if (out.size() < kBufferBytes && std::cin.rdbuf()->in_avail() > 0) continue;
+    if (out.size() < kBufferBytes && lines.has_line()) continue;
     if (!write_stdout(out)) return;
     out.clear();
   }

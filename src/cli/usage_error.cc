@@ -11,7 +11,9 @@
 namespace carat {
 namespace {
 
-std::string suggestion(const std::string& near) { return near.empty() ? "" : "; did you mean " + near + "?"; }
+std::string suggestion(const std::string& near) {
+  return near.empty() ? "" : " (did you mean " + near + "?)";
+}
 
 std::vector<std::string> flag_names(const CLI::App& command) {
   std::vector<std::string> names;
@@ -26,7 +28,10 @@ std::vector<std::string> flag_names(const CLI::App& command) {
 std::string unexpected(const CLI::App& command) {
   const std::vector<std::string> words = command.remaining();
   const auto flag =
-      std::ranges::find_if(words, [](const std::string& word) { return word.starts_with("-"); });
+      std::ranges::find_if(words, [](const std::string& word) { return word.size() > 1 && word[0] == '-'; });
+  if (flag != words.end() && flag->starts_with("-=")) {  // CLI11 has taken "-q" of "-q=x"
+    return "unexpected " + in_quotes(flag->substr(1), 60) + " after an option that takes no value";
+  }
   if (flag != words.end()) {
     const std::string name = flag->substr(0, flag->find('='));
     return "unknown option " + in_quotes(name, 60) + suggestion(nearest(name, flag_names(command)));
@@ -43,19 +48,15 @@ bool from_environment(const CLI::App& command, const CLI::Option* option) {
   return option->count() > 0 && !option->get_envname().empty() && std::ranges::count(typed, option) == 0;
 }
 
-/// CLI11 counts values; a user thinks of an option.
-std::string wrong_count(const std::string& message) {
-  const std::string name = message.substr(0, message.find(':'));
-  return message.ends_with(" missing") ? name + " needs a value" : name + " is given more than once";
-}
-
 }  // namespace
 
 std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
   const auto commands = app.get_subcommands();
   const CLI::App& command = commands.empty() ? app : *commands.front();
   if (std::string message = unexpected(command); !message.empty()) return message;
-  std::string message = error.get_name() == "ArgumentMismatch" ? wrong_count(error.what()) : error.what();
+  std::string message = error.what();
+  if (error.get_name() == "ArgumentMismatch")  // CLI11 counts values; a user thinks of an option
+    message = message.substr(0, message.find(':')) + " needs a value";
   replace(message, " excludes ", " can't be used together with ");
   for (const CLI::Option* option : command.get_options()) {
     if (from_environment(command, option)) replace(message, option->get_name(), option->get_envname());
@@ -63,20 +64,20 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
   return message;
 }
 
-std::string unknown_command(const CLI::App& app, int argc, char** argv) {
+std::string unknown_command(const CLI::App& app, const std::vector<std::string>& words) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands(nullptr)) names.push_back(command->get_name());
   std::string list;
   for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
-  if (argc < 2) return "no command given; commands: " + list;
-  const std::string word = argv[1];
+  if (words.empty()) return "no command given; commands: " + list;
+  const std::string& word = words.front();
   if (std::ranges::count(names, word) > 0) return {};
   const std::vector<std::string> flags = flag_names(app);
   if (std::ranges::count(flags, word) > 0) return {};
   const bool flag = word.starts_with("-");
   const std::string near = nearest(word, flag ? flags : names);
-  return (flag ? "unknown option " : "unknown command ") + in_quotes(word, 60) +
-         (near.empty() ? "" : ", did you mean " + near + "?") + "; commands: " + list;
+  return (flag ? "unknown option " : "unknown command ") + in_quotes(word, 60) + suggestion(near) +
+         "; commands: " + list;
 }
 
 }  // namespace carat

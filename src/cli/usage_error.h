@@ -1,6 +1,7 @@
 // A command line that can't be parsed -> one line that says which word is wrong, and what would be right.
 #pragma once
 #include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -13,7 +14,8 @@ namespace carat {
 /// option whose value came from the environment is called by its variable.
 std::string usage_message(const CLI::App& app, const CLI::ParseError& error);
 
-/// What is wrong with the first word after `carat`; empty when it is a command or a flag of the program.
-std::string unknown_command(const CLI::App& app, int argc, char** argv);
+/// What is wrong with the first of the words after `carat`; empty when it is a command or a flag of the
+/// program.
+std::string unknown_command(const CLI::App& app, const std::vector<std::string>& words);
 
 }  // namespace carat

@@ -103,8 +103,11 @@ TEST(Check, UnusableReferenceIsOneLineThatSaysWhere) {
     change(reference["prompts"]["ids5"]);
     return reference.dump();
   };
-  expect_refused("", "not valid JSON at byte");
-  expect_refused("{\"prompts\": {\"a", "not valid JSON at byte 15 of 15");
+  expect_refused("", "not valid JSON: the file is empty");
+  expect_refused("{\"prompts\": {\"a", "the file ends too early, after 15 bytes");
+  expect_refused(read_text(kTinyReference) + "x", "not valid JSON near byte");
+  expect_refused(read_text(kTinyReference) + '\0', "not valid JSON: byte");
+  expect_refused(R"({"prompts": {"a": 1, "a": 2}})", "\"a\" is there twice");
   expect_refused("[]", "prompts");
   expect_refused("{\"prompts\": {}}", "prompts");
   expect_refused(changed([](json& p) { p.erase("argmax"); }), "argmax");
@@ -113,10 +116,74 @@ TEST(Check, UnusableReferenceIsOneLineThatSaysWhere) {
   expect_refused(changed([](json& p) { p["ids"].push_back(3); }), "argmax");
   expect_refused(changed([](json& p) { p["top_logits"].push_back(3); }), "top_logits");
   expect_refused(changed([](json& p) { p["top_logits"][0] = "high"; }), "top_logits");
+  expect_refused(changed([](json& p) { p["top_logits"][0] = 1e300; }), "1e+300 is no float32");
+  expect_refused(changed([](json& p) { std::swap(p["top_logits"][2], p["top_logits"][3]); }),
+                 "\"ids5\".top_logits[3]: larger than the one before");
+  expect_refused(changed([](json& p) { p["top_ids"][2] = p["top_ids"][3]; }), "is there twice");
+  expect_refused(changed([](json& p) { p["argmax"][4] = p["top_ids"][1]; }), "the last argmax is");
   expect_refused(changed([](json& p) { p = 3; }), "ids5");
   expect_one_line_error(run_program({"check", kTiny, "no-such-file"}), 1, "no-such-file");
   expect_one_line_error(run_program({"check", kTiny, "/dev/zero"}), 1, "/dev/zero: not a regular file");
   expect_one_line_error(run_program({"check", kTiny, kTinyReference, "--prompts", "one,two"}), 1, "two");
+}
+
+TEST(Check, ReferenceOfAnotherModelOrDtypeIsRefusedAtOnce) {
+  const TempDirectory files;
+  json reference = json::parse(read_text(kTinyReference));
+  reference["vocab_size"] = 513;
+  expect_one_line_error(run_program({"check", kTiny, files.write("r.json", reference.dump())}), 1,
+                        "made for another model: its vocabulary has 513 tokens, this model's 512");
+  reference["vocab_size"] = 512;
+  reference["dtype"] = "bfloat16";
+  expect_one_line_error(run_program({"check", kTiny, files.write("r.json", reference.dump())}), 1,
+                        "dtype is \"bfloat16\"");
+}
+
+/// A copy of tiny with fewer positions.
+void shorten(const TempDirectory& copy, int positions) {
+  copy_checkpoint(kTiny, copy);
+  json config = json::parse(read_text(kTiny + "/config.json"));
+  config["text_config"]["max_position_embeddings"] = positions;
+  copy.write("config.json", config.dump());
+}
+
+TEST(Check, PromptBeyondTheModelsPositionsIsRefusedWithTheNumbers) {
+  const TempDirectory copy;
+  shorten(copy, 24);
+  const std::vector<std::string> args{"check", copy.path(), kTinyReference, "--prompts", "ids17", "--greedy"};
+  const auto with_greedy = [&](const char* count) {
+    std::vector<std::string> all = args;
+    all.emplace_back(count);
+    return run_program(all);
+  };
+  expect_one_line_error(with_greedy("8"), 1,
+                        "\"ids17\" has 17 tokens and 8 greedy ones; the model has only 24");
+  EXPECT_EQ(with_greedy("7").code, 0);
+}
+
+TEST(Check, ReplyThatEndsEarlyFailsWithItsReason) {
+  const TempDirectory copy;
+  copy_checkpoint(kTiny, copy);
+  // All but one token suppressed, and the token is not the reference's: nothing near about it.
+  const int expected = json::parse(read_text(kTinyReference))["prompts"]["ids17"]["greedy"][0];
+  json suppressed = json::array();
+  for (int id = 0; id < 512; ++id)
+    if (id != (expected ^ 1)) suppressed.push_back(id);
+  copy.write("generation_config.json", json{{"suppress_tokens", suppressed}}.dump());
+  const Finished finished =
+      run_program({"check", copy.path(), kTinyReference, "--prompts", "ids17", "--greedy", "8"});
+  EXPECT_EQ(finished.code, 1);
+  EXPECT_NE(finished.out.find("greedy 0/8, first difference is real"), std::string::npos) << finished.out;
+}
+
+TEST(Check, FailureOfQuantisedWeightsNamesEval) {
+  const std::vector<std::string> args{"check", kTiny, kTinyReference, "--prompts", "ids17", "--greedy", "0"};
+  std::vector<std::string> int4 = args;
+  int4.insert(int4.end(), {"--format", "int4"});
+  const Finished finished = run_program(int4);
+  EXPECT_EQ(finished.code, 1);
+  EXPECT_NE(finished.out.find("carat eval"), std::string::npos) << finished.out;
+  EXPECT_EQ(run_program(args).out.find("carat eval"), std::string::npos);
 }
 
 }  // namespace

@@ -41,6 +41,8 @@ TEST(CommandLine, WrongUseIsOneLineAndCodeTwo) {
       {"run", "--temp", "-1", "-p", "x"},
       {"run", "--format", "int3", "-p", "x"},
       {"run", "-p", "x", "-f", "y"},
+      {"run", "-q=x", "-p", "x"},
+      {"run", "-", "-"},
       {"run", kDemoModel, "-p", "x", "-"},
       {"run", kDemoModel, "a text without -p"},
       {"tokenize"},
@@ -90,16 +92,38 @@ TEST(CommandLine, UnknownWordsAreNamedWithWhatIsNear) {
   const std::string commands = "commands: run, tokenize, inspect, check, bench, quantize, eval";
   expect_one_line_error(run_program({}), 2, commands);
   expect_one_line_error(run_program({"juggle"}), 2, "unknown command \"juggle\"; " + commands);
-  expect_one_line_error(run_program({"inspct"}), 2, "unknown command \"inspct\", did you mean inspect?");
+  expect_one_line_error(run_program({"inspct"}), 2,
+                        "unknown command \"inspct\" (did you mean inspect?); commands");
   expect_one_line_error(run_program({"--juggle"}), 2, "unknown option \"--juggle\"; " + commands);
   expect_one_line_error(run_program({"run", "--tem", "1", "-p", "x"}), 2,
-                        "unknown option \"--tem\"; did you mean --temp?");
+                        "unknown option \"--tem\" (did you mean --temp?); see carat run --help");
   expect_one_line_error(run_program({"run", kDemoModel, "more", "-p", "x"}), 2,
                         "unexpected argument \"more\"");
   expect_one_line_error(run_program({"run", kDemoModel, "-", "-p", "x"}), 2, "drop the argument \"-\"");
   expect_one_line_error(run_program({"inspect", kTiny, "more"}), 2, "unexpected argument \"more\"");
   expect_one_line_error(run_program({"run", "-p"}), 2, "--prompt needs a value");
-  expect_one_line_error(run_program({"run", "-p", "x", "-p", "y"}), 2, "--prompt is given more than once");
+  expect_one_line_error(run_program({"run", "-q=x"}), 2,
+                        "unexpected \"=x\" after an option that takes no value");
+  expect_one_line_error(run_program({"run", "-", "-", "-"}), 2, "unexpected argument \"-\"");
+}
+
+TEST(CommandLine, TheLastOfARepeatedOptionCounts) {
+  const Finished twice = run_program({"run", "-p", "x", "-n", "5", "-p", "Once upon a time", "-n", "2"});
+  EXPECT_EQ(twice.code, 0) << twice.err;
+  EXPECT_NE(twice.err.find(", 2 generated"), std::string::npos) << twice.err;
+}
+
+TEST(CommandLine, HelpIsAlsoACommand) {
+  EXPECT_EQ(run_program({"help"}).out, run_program({"--help"}).out);
+  EXPECT_EQ(run_program({"help", "run"}).out, run_program({"run", "--help"}).out);
+  expect_one_line_error(run_program({"help", "rum"}), 2, "unknown command \"rum\"");
+}
+
+TEST(CommandLine, PromptOrShortNameInPlaceOfAModelIsExplained) {
+  expect_one_line_error(run_program({"run", "Tell me a story"}), 2, "a prompt is given with -p");
+  expect_one_line_error(
+      run_program({"run", "gemma-4-E2B-it", "-p", "x"}), 1,
+      "did you mean google/gemma-4-E2B-it? Download it with: hf download google/gemma-4-E2B-it");
 }
 
 TEST(CommandLine, EmptyNamesAreRefused) {
@@ -202,6 +226,9 @@ TEST(CommandLine, FullDiskIsAnError) {
   const int full = ::open("/dev/full", O_WRONLY | O_CLOEXEC);
   if (full < 0) GTEST_SKIP() << "no /dev/full here";
   expect_one_line_error(Program({"inspect", kTiny}, full).wait(), 1, "standard output");
+  for (const char* flag : {"--help", "--version"})
+    expect_one_line_error(Program({flag}, ::open("/dev/full", O_WRONLY | O_CLOEXEC)).wait(), 1,
+                          "standard output");
 }
 
 TEST(CommandLine, EnvironmentGivesDefaultsThatFlagsOverride) {
@@ -214,8 +241,18 @@ TEST(CommandLine, EnvironmentGivesDefaultsThatFlagsOverride) {
   EXPECT_NE(three.err.find(", 3 generated"), std::string::npos) << three.err;
   expect_one_line_error(run_program(args, "", {"CARAT_DEVICE=tpu"}), 2, "carat: CARAT_DEVICE: ");
   expect_one_line_error(run_program({"bench", kTiny}, "", {"CARAT_DEVICE=tpu"}), 2, "carat: CARAT_DEVICE: ");
-  std::vector<std::string> from_file{"run", "-f", "file"};
-  expect_one_line_error(run_program(from_file, "", {"CARAT_PROMPT=x"}), 2, "CARAT_PROMPT can't be used");
+  expect_one_line_error(run_program(args, "", {"CARAT_MMAP=banana"}), 2,
+                        "carat: CARAT_MMAP: must be true or false, not \"banana\"");
+  expect_one_line_error(run_program({"run"}, "", {"CARAT_PROMPT=x", "CARAT_FILE=y"}), 2,
+                        "CARAT_FILE can't be used together with CARAT_PROMPT");
+}
+
+TEST(CommandLine, PromptThatIsTypedWinsOverOneFromTheEnvironment) {
+  expect_one_line_error(run_program({"run", "-f", "no-such-file"}, "", {"CARAT_PROMPT=x"}), 1,
+                        "no-such-file");
+  EXPECT_EQ(run_program({"run", "-p", "x", "-n", "1"}, "", {"CARAT_FILE=no-such-file"}).code, 0);
+  const Finished piped = run_program({"run", "-", "-n", "1"}, "", {"CARAT_PROMPT=many words here"});
+  EXPECT_EQ(piped.err.rfind("1 prompt tokens", 0), 0u) << piped.err;
 }
 
 TEST(CommandLine, EnvironmentOfOtherCommandsIsIgnored) {

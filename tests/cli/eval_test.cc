@@ -57,6 +57,31 @@ TEST(Eval, RefusesAnEmptyTextAndABackendWithoutFormats) {
   expect_one_line_error(run_program({"eval", kDemoModel, "/dev/zero"}), 1, "/dev/zero");
 }
 
+TEST(Eval, ReportsSayWhatWasMeasured) {
+  const auto report = evaluate({"--format", "int8", "--against", "bf16", "-c", "64"});
+  EXPECT_EQ(report.at("model"), kDemoModel);
+  EXPECT_EQ(report.at("format"), "int8");
+  EXPECT_EQ(report.at("device"), "cpu");
+  EXPECT_EQ(report.at("context"), 64);
+  EXPECT_LT(report.at("against").at("worst_kl_token"), report.at("tokens"));
+  EXPECT_EQ(evaluate({}).at("format"), "bf16");
+}
+
+TEST(Eval, OnePredictionHasNoErrorEstimate) {
+  EXPECT_EQ(evaluate({"-n", "1"}).at("perplexity_error"), nullptr);
+  const Finished text = run_program({"eval", kDemoModel, "-", "-n", "1"}, kText);
+  EXPECT_THAT(text.out, testing::EndsWith(" over 1 token\n"));
+  EXPECT_THAT(text.out, testing::Not(testing::HasSubstr("+-")));
+}
+
+TEST(Eval, QuantisedWeightsHaveNothingToCompareWith) {
+  const TempDirectory directory;
+  const std::string copy = directory.path() / "int4";
+  ASSERT_EQ(run_program({"quantize", kDemoModel, copy, "--format", "int4"}).code, 0);
+  expect_one_line_error(run_program({"eval", copy, "-", "--against", "bf16"}, kText), 1,
+                        "holds int4 weights, which can't be compared with another format; drop --against");
+}
+
 TEST(Eval, WarnsOfBytesThatAreNotUtf8) {
   const Finished finished = run_program({"eval", kDemoModel, "-"}, "Once upon\xff a time");
   EXPECT_EQ(finished.code, 0);

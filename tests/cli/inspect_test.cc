@@ -43,7 +43,7 @@ TEST(Inspect, SharedLayersPointAtTheirDonorAndCostNoKv) {
   EXPECT_EQ(groups["full"]["layers"].get<int>() + groups["sliding"]["layers"].get<int>(), owners);
   const json& full = groups["full"];
   EXPECT_EQ(full["kv_bytes_per_token"].get<int>(),
-            2 * 2 * full["layers"].get<int>() * full["kv_heads"].get<int>() * full["head_dim"].get<int>());
+            2 * 4 * full["layers"].get<int>() * full["kv_heads"].get<int>() * full["head_dim"].get<int>());
 }
 
 TEST(Inspect, SlidingLayersStopGrowingAtTheirWindow) {
@@ -56,11 +56,21 @@ TEST(Inspect, SlidingLayersStopGrowingAtTheirWindow) {
   }
 }
 
+TEST(Inspect, QuantisedCopyHasItsFormatAndSmallerKv) {
+  const TempDirectory directory;
+  const std::string copy = directory.path() / "int4";
+  ASSERT_EQ(run_program({"quantize", kTestData + "tiny", copy, "--format", "int4"}).code, 0);
+  const json report = inspect(copy);
+  EXPECT_EQ(report["format"], "int4 (head int8)");
+  EXPECT_EQ(report["kv_value_bytes"], 2);
+  EXPECT_EQ(report["kv_groups"]["full"]["window"], nullptr);
+}
+
 TEST(Inspect, TextReportNamesTheEssentials) {
   const Finished finished = run_program({"inspect", kDemoModel});
   EXPECT_EQ(finished.code, 0);
-  for (const char* part :
-       {"Gemma 4", "parameters", "layers", "BF16", "read per token", "KV per token", "context"})
+  for (const char* part : {"weights: bf16", "float32 values", "Gemma 4", "parameters", "layers", "BF16",
+                           "read per token", "KV per token", "context"})
     EXPECT_NE(finished.out.find(part), std::string::npos) << part << " is missing in\n" << finished.out;
 }
 

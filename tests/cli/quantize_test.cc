@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "cli/program.h"
@@ -75,6 +76,45 @@ TEST(Quantize, NamesTheWeightThatIsNotFinite) {
   const std::string where = file.string() + ": tensor \"" + name + "\", row 3, column 5 is nan";
   expect_one_line_error(run_program({"quantize", copy.path(), copy.path() / "out"}), 1, where);
   expect_one_line_error(run_program({"bench", copy.path(), "--format", "int4"}), 1, where);
+}
+
+TEST(Quantize, EmptyTensorBesideAMatrixIsNoMatrix) {
+  const TempDirectory copy;
+  copy_checkpoint(kTestData + "tiny", copy);
+  const auto file = copy.path() / "model.safetensors";
+  const std::string bytes = read_text(file);
+  uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), sizeof length);
+  auto header = nlohmann::json::parse(bytes.substr(8, length));
+  const std::string data = bytes.substr(8 + length);
+  // Before the name of every matrix, at the place of one.
+  const uint64_t begin = header["model.language_model.layers.1.mlp.up_proj.weight"]["data_offsets"][0];
+  header["a"] = {{"dtype", "BF16"}, {"shape", {0}}, {"data_offsets", {begin, begin}}};
+  const std::string text = header.dump();
+  length = text.size();
+  std::string prefix(8, '\0');
+  std::memcpy(prefix.data(), &length, sizeof length);
+  copy.write("model.safetensors", prefix + text + data);
+  const Finished finished = run_program({"quantize", copy.path(), copy.path() / "out"});
+  EXPECT_EQ(finished.code, 0) << finished.err;
+}
+
+TEST(Quantize, OutputMayEndInDots) {
+  const TempDirectory directory;
+  EXPECT_EQ(run_program({"quantize", kTestData + "tiny", directory.path().string() + "/new/."}).code, 0);
+  EXPECT_TRUE(std::filesystem::exists(directory.path() / "new" / "config.json"));
+  expect_one_line_error(
+      run_program({"quantize", kTestData + "tiny", directory.path().string() + "/other/.."}), 1,
+      "/other/.. exists already");
+}
+
+TEST(Quantize, SideFileThatCannotBeReadIsAnError) {
+  const TempDirectory copy, out;
+  copy_checkpoint(kTestData + "tiny", copy);
+  std::filesystem::create_symlink("nowhere", copy.path() / "tokenizer.json");
+  expect_one_line_error(run_program({"quantize", copy.path(), out.path() / "int8"}), 1,
+                        "tokenizer.json: can't be copied: No such file");
+  EXPECT_TRUE(std::filesystem::is_empty(out.path()));
 }
 
 TEST(Quantize, RefusesOtherFormats) {

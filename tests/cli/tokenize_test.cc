@@ -1,3 +1,4 @@
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -61,7 +62,29 @@ TEST(Tokenize, BadLineKeepsTheOutputOfThoseBefore) {
   const Finished finished = run_program({"tokenize", kDemoModel, "--jsonl"}, "\"a\"\n\"b\"\nx\n\"c\"\n");
   EXPECT_EQ(finished.code, 1);
   EXPECT_EQ(finished.out, run_program({"tokenize", kDemoModel, "--jsonl"}, "\"a\"\n\"b\"\n").out);
-  EXPECT_NE(finished.err.find("line 3: not a JSON string: \"x\""), std::string::npos) << finished.err;
+  EXPECT_NE(finished.err.find("line 3: not a JSON string (write \"Hello\", with quotes): \"x\""),
+            std::string::npos)
+      << finished.err;
+}
+
+TEST(Tokenize, JsonLineWithBytesBehindANulIsRefused) {
+  using namespace std::string_literals;
+  const Finished finished = run_program({"tokenize", kDemoModel, "--jsonl"}, "\"a\"\0junk\n"s);
+  EXPECT_EQ(finished.code, 1);
+  EXPECT_NE(finished.err.find("line 1: not a JSON string"), std::string::npos) << finished.err;
+}
+
+TEST(Tokenize, LastJsonLineNeedsNoNewline) {
+  EXPECT_EQ(run_program({"tokenize", kDemoModel, "--jsonl"}, "\"a\"\n\"b\"").out,
+            run_program({"tokenize", kDemoModel, "--jsonl"}, "\"a\"\n\"b\"\n").out);
+}
+
+TEST(Tokenize, InputThatCannotBeReadIsAnError) {
+  for (const char* input : {"< /", "<&-"}) {
+    const std::string command = CARAT_PROGRAM " tokenize " + kDemoModel + " --jsonl 2> /dev/null " + input;
+    const int status = std::system(command.c_str());
+    EXPECT_EQ(WEXITSTATUS(status), 1) << input;
+  }
 }
 
 TEST(Tokenize, BrokenTokenizerIsOneLine) {
