@@ -21,7 +21,7 @@ USES = {
     "ref": ["engine"],
     "cpu": ["engine"],
     "cuda": ["engine"],
-    "cli": ["ref", "cpu", "cuda"],
+    "cli": ["ref", "cpu", "cuda", "chat"],
 }
 THIRD_PARTY = {
     "io": ["nlohmann/"],

@@ -198,7 +198,8 @@ void add_run(CLI::App& app, CommandLine& line) {
   const auto text = {
       add_text(command, "-p,--prompt", o.prompt, "the prompt"),
       add_file(command, "-f,--file", o.prompt_file, "file with the prompt; - for standard input"),
-      command->add_flag("--raw", o.raw, "continue the text as it is, without a chat turn")};
+      command->add_flag("--raw", o.raw, "continue the text as it is, without a chat turn"),
+      command->add_flag("--think", o.think, "let a chat model think first; shown dimmed, not with -q")};
   for (CLI::Option* option : text) option->group("Prompt");
   const auto length = {
       add_count(command, "-n,--max-tokens", o.max_tokens, "tokens to generate at most", 1, kMostTokens)

@@ -24,7 +24,7 @@ struct RunOptions {
   std::vector<std::string> stop;
   std::string draft;  // "ngram", "suffix"; empty: none
   int draft_tokens = 8;
-  bool raw = false, ignore_eos = false, quiet = false;
+  bool raw = false, think = false, ignore_eos = false, quiet = false;
 };
 int run_command(const RunOptions& options);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "cli/commands.h"
 #include "cli/loaded_model.h"
 #include "cli/prompt.h"
+#include "cli/reply_writer.h"
 #include "cli/signals.h"
 #include "cli/streams.h"
 #include "engine/engine.h"
@@ -111,19 +113,11 @@ void print_footer(const Request& request, const Reply& reply) {
   std::fputc('\n', stderr);
 }
 
-/// Streams the reply and ends it with a newline. False when the reader of standard output is gone.
-bool stream_reply(Engine& engine, const Request& request, Reply& reply) {
-  bool reading = true;
-  char last = '\n';
-  reply = engine.generate(request, [&](const TokenEvent& event) {
-    if (!event.text.empty()) {
-      reading = write_stdout(event.text);
-      last = event.text.back();
-    }
-    return reading && !interrupted;
-  });
-  if (reading && last != '\n') reading = write_stdout("\n");
-  return reading;
+/// False when the reader of standard output is gone.
+bool stream_reply(Engine& engine, const Request& request, ReplyWriter& writer, Reply& reply) {
+  reply =
+      engine.generate(request, [&](const TokenEvent& event) { return writer.write(event) && !interrupted; });
+  return writer.finish();
 }
 
 }  // namespace
@@ -133,22 +127,28 @@ int run_command(const RunOptions& options) {
   LoadedModel model =
       load_model(options.model.empty() ? find_demo_model().string() : options.model, options.quiet);
   const auto tokenizer = load_tokenizer(model, options.quiet);
-  const PromptFormat format =
-      options.raw ? PromptFormat::continuation : prompt_format(model.directory, *tokenizer);
+  const auto chat_template = options.raw ? nullptr : load_chat_template(model, tokenizer);
+  if (options.think && !chat_template)
+    fail(ErrorKind::invalid_argument,
+         "--think: ", options.raw ? "--raw continues text" : "this is no chat model");
 
   Request request;
-  request.prompt = encode_prompt(*tokenizer, text, format, bos_token(model));
+  request.prompt = chat_template ? encode_turn(*chat_template, text, options.think)
+                                 : encode_continuation(*tokenizer, text, bos_token(model));
   request.sampling = sampling_params(options, model.generation);
   request.max_tokens = options.max_tokens;
-  request.stop = options.stop;
+  if (!chat_template) request.stop = options.stop;  // else the parser looks for them, in the answer alone
   request.ignore_eos = options.ignore_eos;
 
   Engine engine = make_engine(std::move(model), tokenizer, options, static_cast<int>(request.prompt.size()));
 
-  if (format == PromptFormat::continuation) show_continued_text(options, text);
+  if (!chat_template) show_continued_text(options, text);
+  std::optional<OutputParser> parser;
+  if (chat_template) parser.emplace(tokenizer, OutputOptions{false, options.stop}, request.prompt);
+  ReplyWriter writer(std::move(parser), options.quiet);
   end_reply_on_interrupt();
   Reply reply;
-  if (!stream_reply(engine, request, reply)) return 0;
+  if (!stream_reply(engine, request, writer, reply)) return 0;
   if (!options.quiet) print_footer(request, reply);
   if (reply.finish == FinishReason::error) fail(ErrorKind::corrupt, reply.error);
   return interrupted ? kInterrupted : 0;

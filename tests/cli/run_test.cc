@@ -127,11 +127,40 @@ TEST(Run, ContextLimitEndsTheReplyAndRefusesALongerPrompt) {
 TEST(Run, ChatTemplateWrapsThePromptInATurn) {
   const TempDirectory copy;
   copy_checkpoint(kDemoModel, copy);
-  copy.write("chat_template.jinja", "{{ bos_token }}");
+  copy.write("chat_template.jinja", "<|turn>user\n{{ messages[0].content }}<turn|>\n<|turn>model\n");
   const std::vector<std::string> args{"run", copy.path(), "-p", "Hello", "-n", "2", "--temp", "0"};
   const Finished chat = run_program(args), raw = run_program(with(args, {"--raw"}));
   EXPECT_EQ(chat.code, 0);
   EXPECT_GT(std::stoi(chat.err), std::stoi(raw.err)) << chat.err << raw.err;
+}
+
+TEST(Run, ThoughtsGoToStandardErrorUnlessQuiet) {
+  const TempDirectory copy;
+  copy_checkpoint(kDemoModel, copy);
+  copy.write("chat_template.jinja",
+             "{{ messages[0].content }}{{ '<|channel>thought\\n' if enable_thinking }}");
+  const std::vector<std::string> args{"run", copy.path(), "-p", "Once upon a time", "-n",
+                                      "8",   "--temp",    "0",  "--ignore-eos"};
+  const Finished answer = run_program(args), thought = run_program(with(args, {"--think"}));
+  EXPECT_EQ(answer.code, 0);
+  EXPECT_GT(answer.out.size(), 1u);
+  EXPECT_EQ(thought.out, "");
+  EXPECT_NE(thought.err.find("\n\n"), std::string::npos) << thought.err;
+  const Finished quiet = run_program(with(args, {"--think", "-q"}));
+  EXPECT_EQ(quiet.out + quiet.err, "");
+}
+
+TEST(Run, ThinkNeedsAChatModel) {
+  expect_one_line_error(run_program({"run", "-p", "x", "--think"}), 1, "--think: this is no chat model");
+  expect_one_line_error(run_program({"run", "-p", "x", "--think", "--raw"}), 1, "--think: --raw");
+}
+
+TEST(Run, ABrokenChatTemplateIsNamed) {
+  const TempDirectory copy;
+  copy_checkpoint(kDemoModel, copy);
+  copy.write("chat_template.jinja", "{{ messages[0].content }}\n{% nonsense %}");
+  expect_one_line_error(run_program({"run", copy.path(), "-p", "x"}), 1,
+                        "chat_template.jinja:2:1: no statement");
 }
 
 TEST(Run, FooterLeavesOutTheRateOfAReplyTooShortToTime) {
