@@ -143,7 +143,8 @@ std::shared_ptr<const ChatTemplate> ChatTemplate::load(const std::filesystem::pa
     if (!templates.empty())
       fail(ErrorKind::unsupported, file.string(), ": none of the chat templates is named default");
   }
-  const bool has_turns = tokenizer->find("<|turn>") >= 0 && tokenizer->find("<turn|>") >= 0;
+  const bool has_turns =
+      tokenizer->is_special(tokenizer->find("<|turn>")) && tokenizer->is_special(tokenizer->find("<turn|>"));
   result->kind_ = has_turns ? Kind::builtin_gemma4 : Kind::builtin_plain;
   result->add_template(has_turns ? gemma4_template() : plain_template(), "the built-in chat template", false);
   return result;

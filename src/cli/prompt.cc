@@ -9,6 +9,9 @@ namespace carat {
 
 std::shared_ptr<const ChatTemplate> load_chat_template(const LoadedModel& model,
                                                        std::shared_ptr<const Tokenizer> tokenizer) {
+  // Where a template's markers would be encoded as text, the model has never seen a turn.
+  for (const char* marker : {"<|turn>", "<turn|>"})
+    if (!tokenizer->is_special(tokenizer->find(marker))) return nullptr;
   // The models without per-layer embeddings expect an empty thought when they are not to think.
   const ChatTemplateOptions options{bos_token(model), model.plan.ple_dim == 0};
   auto chat_template = ChatTemplate::load(model.directory, std::move(tokenizer), options);

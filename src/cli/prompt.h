@@ -11,8 +11,8 @@
 
 namespace carat {
 
-/// Null when the checkpoint has no chat template of its own: a vocabulary with turn tokens alone doesn't make
-/// a chat model. Throws Error as ChatTemplate::load() does.
+/// Null when the checkpoint has no chat template of its own, or no turn markers among its special tokens: one
+/// without the other doesn't make a chat model. Throws Error as ChatTemplate::load() does.
 std::shared_ptr<const ChatTemplate> load_chat_template(const LoadedModel& model,
                                                        std::shared_ptr<const Tokenizer> tokenizer);
 

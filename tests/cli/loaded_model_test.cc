@@ -71,6 +71,20 @@ TEST(LoadedModel, BosOfDifferentFilesIsWarnedOf) {
   EXPECT_EQ(run_program({"eval", copy.path(), "-", "-q"}, "some text").err, "");
 }
 
+TEST(LoadedModel, TurnMarkersThatAreOrdinaryPiecesMakeNoChatModel) {
+  const TempDirectory copy;
+  copy_checkpoint(kDemoModel, copy);
+  copy.write("chat_template.jinja", "{{ messages[0].content }}");
+  const std::vector<std::string> run{"run", copy.path(), "-p", "Hello", "-n", "1", "--think"};
+  EXPECT_THAT(run_program(run).err, testing::Not(HasSubstr("no chat model")));
+  json tokenizer = read_json(kDemoModel + "/tokenizer.json"), added = json::array();
+  for (const json& token : tokenizer["added_tokens"])
+    if (token["content"] != "<|turn>") added.push_back(token);
+  tokenizer["added_tokens"] = added;
+  copy.write("tokenizer.json", tokenizer.dump());
+  expect_one_line_error(run_program(run), 1, "no chat model");
+}
+
 TEST(LoadedModel, DirectoryWithoutItsFilesIsNamed) {
   const TempDirectory empty;
   const std::string name = "\"" + empty.path().string() + "\"";
