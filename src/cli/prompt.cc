@@ -1,17 +1,32 @@
 #include "cli/prompt.h"
 
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
+#include "base/mapped_file.h"
+#include "io/json_object.h"
 #include "text/unicode.h"
 
 namespace carat {
+namespace {
+
+/// With a message that names the place, also for a link that leads nowhere.
+void check_tokenizer_config(const std::filesystem::path& file) {
+  std::error_code ignored;
+  if (std::filesystem::symlink_status(file, ignored).type() == std::filesystem::file_type::not_found) return;
+  check_json(MappedFile(file, kMostConfigBytes).text(), file.string());
+}
+
+}  // namespace
 
 std::shared_ptr<const ChatTemplate> load_chat_template(const LoadedModel& model,
                                                        std::shared_ptr<const Tokenizer> tokenizer) {
   // Where a template's markers would be encoded as text, the model has never seen a turn.
   for (const char* marker : {"<|turn>", "<turn|>"})
     if (!tokenizer->is_special(tokenizer->find(marker))) return nullptr;
+  check_tokenizer_config(model.directory / "tokenizer_config.json");
   // The models without per-layer embeddings expect an empty thought when they are not to think.
   const ChatTemplateOptions options{bos_token(model), model.plan.ple_dim == 0};
   auto chat_template = ChatTemplate::load(model.directory, std::move(tokenizer), options);
