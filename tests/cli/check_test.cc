@@ -161,7 +161,7 @@ TEST(Check, PromptBeyondTheModelsPositionsIsRefusedWithTheNumbers) {
   EXPECT_EQ(with_greedy("7").code, 0);
 }
 
-TEST(Check, ReplyThatEndsEarlyFailsWithItsReason) {
+TEST(Check, TokenThatTheModelMayNotDrawIsARealDifference) {
   const TempDirectory copy;
   copy_checkpoint(kTiny, copy);
   // All but one token suppressed, and the token is not the reference's: nothing near about it.
