@@ -134,10 +134,14 @@ inline Ints as_ints(Floats a) { return __builtin_bit_cast(Ints, a); }
 inline Floats to_floats(Ints a) {
   return each_lane<Floats>([&](int i) { return static_cast<float>(static_cast<int32_t>(a.v[i])); });
 }
-/// Rounds to nearest; |a| < 2^22.
+/// Rounds to nearest; |a| < 2^22. Of NaN and what is out of range it makes the smallest integer, as x86 does.
 inline Ints to_ints(Floats a) {
   const Floats rounded = round(a);
-  return each_lane<Ints>([&](int i) { return static_cast<uint32_t>(static_cast<int32_t>(rounded.v[i])); });
+  return each_lane<Ints>([&](int i) {
+    const float value = rounded.v[i];
+    return value >= -0x1p31f && value < 0x1p31f ? static_cast<uint32_t>(static_cast<int32_t>(value))
+                                                : 0x80000000u;
+  });
 }
 /// The low 16 bits of each lane, 16 words.
 inline void store_words(int16_t* p, Ints a) {
