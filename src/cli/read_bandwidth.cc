@@ -15,21 +15,21 @@ namespace {
 
 /// One word of every cache line: memory delivers whole lines, and this loop outruns it with any compiler and
 /// instruction set. Lines are asked for as far ahead as the kernels do it.
-int64_t read_lines(const std::byte* data, int64_t bytes) {
+uint64_t read_lines(const std::byte* data, int64_t bytes) {
   constexpr int64_t kLine = 64, kAhead = 8192;
   constexpr int kStreams = 8;  // independent sums, so that no load waits for an addition
-  int64_t sums[kStreams] = {};
+  uint64_t sums[kStreams] = {};
   for (int64_t at = 0; at < bytes; at += kStreams * kLine) {
     for (int s = 0; s < kStreams; ++s) {
       const std::byte* line = data + at + s * kLine;
       __builtin_prefetch(line + kAhead, 0, 2);
-      int64_t word;
+      uint64_t word;
       std::memcpy(&word, line, sizeof word);
       sums[s] += word;
     }
   }
-  int64_t total = 0;
-  for (const int64_t sum : sums) total += sum;
+  uint64_t total = 0;
+  for (const uint64_t sum : sums) total += sum;
   return total;
 }
 
@@ -53,7 +53,7 @@ std::vector<double> sample_read_bandwidth(int threads) {
     std::memset(pages.data() + range.first, 1, static_cast<std::size_t>(range.count()));
   });
   std::vector<double> rates;
-  std::atomic<int64_t> checksum{0};  // keeps the reads from being optimised away
+  std::atomic<uint64_t> checksum{0};  // keeps the reads from being optimised away
   for (int pass = 0; pass < kPasses; ++pass) {
     const auto start = std::chrono::steady_clock::now();
     pool.run([&](int thread) {
