@@ -15,6 +15,7 @@
 #include "model/gemma4_plan.h"
 #include "ref/ref_runner.h"
 #include "support/golden.h"
+#include "support/largest_difference.h"
 
 namespace carat {
 namespace {
@@ -76,16 +77,6 @@ std::vector<float> last_logits(Runner& runner, const ModelPlan& plan, std::span<
     pages.release_behind_window(sequence, past + count);
   }
   return {};
-}
-
-float largest_difference(std::span<const float> a, std::span<const float> b) {
-  EXPECT_EQ(a.size(), b.size());
-  float largest = 0.f;
-  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-    const float difference = std::abs(a[i] - b[i]);
-    largest = difference <= largest ? largest : difference;  // keeps a NaN
-  }
-  return largest;
 }
 
 TEST_P(CudaRunnerOn, EqualsTransformersRowByRow) {

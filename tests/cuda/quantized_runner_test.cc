@@ -14,6 +14,7 @@
 #include "ref/ref_runner.h"
 #include "support/expect_error.h"
 #include "support/golden.h"
+#include "support/largest_difference.h"
 #include "support/quantized_plan.h"
 
 namespace carat {
@@ -35,16 +36,6 @@ std::vector<std::vector<float>> all_logits(Runner& runner, const ModelPlan& plan
   score(runner, pages, some_tokens(tokens), chunk,
         [&](int, std::span<const float> row) { logits.emplace_back(row.begin(), row.end()); });
   return logits;
-}
-
-float largest_difference(std::span<const float> a, std::span<const float> b) {
-  EXPECT_EQ(a.size(), b.size());
-  float largest = 0.f;
-  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-    const float difference = std::abs(a[i] - b[i]);
-    largest = difference <= largest ? largest : difference;  // keeps a NaN
-  }
-  return largest;
 }
 
 /// Every row within the tolerance. With experts a rounding difference may choose another expert, which

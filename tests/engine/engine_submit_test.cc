@@ -25,12 +25,6 @@ using testing::HasSubstr;
 constexpr int kVocab = 61, kContext = 400;
 constexpr std::array<KvGroup, kKvGroups> kGroups{KvGroup{1, 1, 1, 0}, KvGroup{2, 1, 1, 8}};
 
-std::vector<int32_t> random_tokens(uint64_t seed, int count) {
-  std::vector<int32_t> tokens;
-  for (int i = 0; i < count; ++i) tokens.push_back(static_cast<int32_t>(random_bits(seed, i) % kVocab));
-  return tokens;
-}
-
 /// Lets a test say when steps may run.
 class Gate {
  public:
@@ -87,7 +81,7 @@ void expect_idle(const Engine& engine) {
 
 TEST(EngineSubmit, EventsArriveInOrderAndEndWithHowTheReplyEnded) {
   const auto engine = make_engine();
-  const Request request{.prompt = random_tokens(1, 30), .max_tokens = 12};
+  const Request request{.prompt = random_tokens(1, 30, kVocab), .max_tokens = 12};
   RequestHandle handle = engine->submit(request);
   std::optional<Finish> finish;
   EXPECT_EQ(read_tokens(handle, &finish), alone(request).tokens);
@@ -230,7 +224,7 @@ TEST(EngineSubmit, NotifiesAfterEachEvent) {
 TEST(EngineSubmit, SamplesShareThePromptAndDifferByTheirSeed) {
   const auto engine = make_engine({.sequences = 5});
   Request request{
-      .prompt = random_tokens(3, 50), .sampling = {.temperature = 1.f, .seed = 9}, .max_tokens = 20};
+      .prompt = random_tokens(3, 50, kVocab), .sampling = {.temperature = 1.f, .seed = 9}, .max_tokens = 20};
   request.samples = 4;
   const std::vector<Reply> replies = engine->generate(std::span(&request, 1), {});
   ASSERT_EQ(replies.size(), 4u);
@@ -299,7 +293,7 @@ TEST(EngineSubmit, ManyCallersAtOnceGetWhatEachGetsAlone) {
   for (int caller = 0; caller < 4; ++caller) {
     callers.emplace_back([&, caller] {
       for (int i = 0; i < 12; ++i) {
-        Request request{.prompt = random_tokens(i % 3, 20 + caller), .max_tokens = 25};
+        Request request{.prompt = random_tokens(i % 3, 20 + caller, kVocab), .max_tokens = 25};
         RequestHandle handle = engine->submit(request);
         if ((i + caller) % 4 == 0) continue;
         if ((i + caller) % 4 == 1) handle.cancel();

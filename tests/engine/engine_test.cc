@@ -45,12 +45,6 @@ Reply expected_reply(const Request& request, const EngineOptions& options, int w
   return reply;
 }
 
-std::vector<int32_t> random_tokens(uint64_t seed, int count) {
-  std::vector<int32_t> tokens;
-  for (int i = 0; i < count; ++i) tokens.push_back(static_cast<int32_t>(random_bits(seed, i) % kVocab));
-  return tokens;
-}
-
 class EngineTest : public testing::Test {
  protected:
   static constexpr int kWindow = 8;
@@ -140,7 +134,7 @@ TEST_F(EngineTest, CancelsOneRequestAndFinishesTheOthers) {
 
 TEST_F(EngineTest, CallbackThatThrowsLeavesAUsableEngine) {
   Engine engine = make_engine();
-  const Request request{.prompt = random_tokens(1, 20), .max_tokens = 5};
+  const Request request{.prompt = random_tokens(1, 20, kVocab), .max_tokens = 5};
   const std::vector<int32_t> tokens = engine.generate(request, {}).tokens;
   EXPECT_THROW(engine.generate(request, [](const TokenEvent&) -> bool { throw std::runtime_error("stop"); }),
                std::runtime_error);
@@ -165,8 +159,8 @@ TEST_F(EngineTest, LogitsThatAreNotFiniteEndTheirRequestAlone) {
 TEST_F(EngineTest, EndsWithLengthWhenTheContextIsFull) {
   Engine engine = make_engine(/*context=*/40);
   EXPECT_EQ(engine.max_context(), 40);
-  const std::vector<Request> requests{{.prompt = random_tokens(1, 30), .max_tokens = 1 << 30},
-                                      {.prompt = random_tokens(2, 39), .max_tokens = 5},
+  const std::vector<Request> requests{{.prompt = random_tokens(1, 30, kVocab), .max_tokens = 1 << 30},
+                                      {.prompt = random_tokens(2, 39, kVocab), .max_tokens = 5},
                                       {.prompt = {3}, .max_tokens = 39}};
   const std::vector<Reply> replies = engine.generate(requests, {});
   EXPECT_EQ(replies[0].tokens.size(), 10u);
@@ -178,7 +172,7 @@ TEST_F(EngineTest, EndsWithLengthWhenTheContextIsFull) {
 TEST_F(EngineTest, RefusesWhatItCannotRunAndNamesTheReason) {
   Engine engine = make_engine(/*context=*/40);
   EXPECT_THAT(error_of(engine, {}), HasSubstr("the prompt is empty"));
-  EXPECT_THAT(error_of(engine, {.prompt = random_tokens(1, 40)}),
+  EXPECT_THAT(error_of(engine, {.prompt = random_tokens(1, 40, kVocab)}),
               HasSubstr("has 40 tokens; the context of 40"));
   EXPECT_THAT(error_of(engine, {.prompt = {1, kVocab}}), HasSubstr("token id 61 at position 1"));
   EXPECT_THAT(error_of(engine, {.prompt = {-1}}), HasSubstr("token id -1"));
@@ -220,7 +214,7 @@ TEST_F(EngineTest, RefusesARunnerWithoutMemoryForAStep) {
 TEST_F(EngineTest, DecodingGoesOnWhileALongPromptArrives) {
   Engine engine = make_engine(/*context=*/400, /*step_tokens=*/4);
   const std::vector<Request> requests{{.prompt = {1}, .max_tokens = 60},
-                                      {.prompt = random_tokens(1, 150), .max_tokens = 1}};
+                                      {.prompt = random_tokens(1, 150, kVocab), .max_tokens = 1}};
   int decoded_before_prompt_was_read = 0;
   bool prompt_was_read = false;
   engine.generate(requests, [&](const TokenEvent& event) {
@@ -260,7 +254,7 @@ TEST_P(EngineSchedules, EveryReplyEqualsTheRequestAlone) {
     for (Request& request : requests) {
       const int edges[] = {1, page_tokens, page_tokens + 1, window - 1, window, window + 1, context - 1};
       const int length = random(2) == 0 ? edges[random(7)] : 1 + random(context - 1);
-      request.prompt = random_tokens(counter++, std::min(length, context - 1));
+      request.prompt = random_tokens(counter++, std::min(length, context - 1), kVocab);
       request.max_tokens = random(3 * window);
       request.ignore_eos = random(2) == 0;
       if (random(2) == 0)

@@ -17,12 +17,6 @@ namespace {
 constexpr int kVocab = 61, kContext = 400;
 constexpr std::array<KvGroup, kKvGroups> kGroups{KvGroup{1, 1, 1, 0}, KvGroup{2, 1, 1, 8}};
 
-std::vector<int32_t> random_tokens(uint64_t seed, int count) {
-  std::vector<int32_t> tokens;
-  for (int i = 0; i < count; ++i) tokens.push_back(static_cast<int32_t>(random_bits(seed, i) % kVocab));
-  return tokens;
-}
-
 /// A step loop and what has come out of it.
 class Line {
  public:
@@ -67,8 +61,8 @@ class Line {
 
 TEST(Scheduler, AShortPromptGetsThroughBesideALongOne) {
   Line line(size_kv(kGroups, kContext, 4, 16));
-  const std::size_t longer = line.add({.prompt = random_tokens(1, 300), .max_tokens = 1}),
-                    shorter = line.add({.prompt = random_tokens(2, 30), .max_tokens = 1});
+  const std::size_t longer = line.add({.prompt = random_tokens(1, 300, kVocab), .max_tokens = 1}),
+                    shorter = line.add({.prompt = random_tokens(2, 30, kVocab), .max_tokens = 1});
   line.run_to_the_end();
   EXPECT_EQ(line.ended(), (std::vector<std::size_t>{shorter, longer}));
   EXPECT_LE(line.stats().steps, 330 / 16 + 2) << "steps were left half empty";
@@ -78,8 +72,8 @@ TEST(Scheduler, DecodingTakesPartInEveryStep) {
   Line line(size_kv(kGroups, kContext, 4, 8));
   const std::size_t decoding = line.add({.prompt = {1}, .max_tokens = 100});
   line.step();
-  line.add({.prompt = random_tokens(1, 300), .max_tokens = 1});
-  line.add({.prompt = random_tokens(2, 300), .max_tokens = 1});
+  line.add({.prompt = random_tokens(1, 300, kVocab), .max_tokens = 1});
+  line.add({.prompt = random_tokens(2, 300, kVocab), .max_tokens = 1});
   for (int step = 0; step < 60; ++step) {
     const int before = line.tokens(decoding);
     line.step();
@@ -118,7 +112,7 @@ TEST(Scheduler, TheLastInRankGivesWayAndAllEndWell) {
   for (const bool prefix_cache : {false, true}) {
     Line line(limits, {.prefix_cache = prefix_cache, .slowdown = 0});
     for (int i = 0; i < 4; ++i)
-      line.add({.prompt = random_tokens(1 + static_cast<uint64_t>(i), 10), .max_tokens = 80});
+      line.add({.prompt = random_tokens(1 + static_cast<uint64_t>(i), 10, kVocab), .max_tokens = 80});
     line.run_to_the_end();
     EXPECT_EQ(line.ended().size(), 4u);
     for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(line.tokens(i), 80);
@@ -134,7 +128,7 @@ TEST(Scheduler, AnAdmittedPromptIsNotPushedOutByTheNextOne) {
   limits.max_sequences = 4;
   Line line(limits);
   for (int i = 0; i < 4; ++i)
-    line.add({.prompt = random_tokens(1 + static_cast<uint64_t>(i), 60), .max_tokens = 3});
+    line.add({.prompt = random_tokens(1 + static_cast<uint64_t>(i), 60, kVocab), .max_tokens = 3});
   line.run_to_the_end();
   EXPECT_EQ(line.ended(), (std::vector<std::size_t>{0, 1, 2, 3}));
   EXPECT_EQ(line.stats().preemptions, 0) << "there was room for one prompt at a time";
@@ -142,7 +136,8 @@ TEST(Scheduler, AnAdmittedPromptIsNotPushedOutByTheNextOne) {
 
 TEST(Scheduler, SamplesBeyondTheRunningOnesFollowLater) {
   Line line(size_kv(kGroups, kContext, 2, 16), {.prefix_cache = true, .slowdown = 0});
-  const std::size_t request = line.add({.prompt = random_tokens(1, 100), .max_tokens = 4, .samples = 7});
+  const std::size_t request =
+      line.add({.prompt = random_tokens(1, 100, kVocab), .max_tokens = 4, .samples = 7});
   line.run_to_the_end();
   EXPECT_EQ(line.ended().size(), 7u);
   EXPECT_EQ(line.tokens(request), 28);

@@ -46,6 +46,14 @@ inline void scripted_logits(uint64_t hash, std::span<float> logits) {
   for (std::size_t id = 0; id < logits.size(); ++id) logits[id] = 6.f * random_uniform(hash, id);
 }
 
+inline std::vector<int32_t> random_tokens(uint64_t seed, int count, int vocab) {
+  std::vector<int32_t> tokens;
+  for (int i = 0; i < count; ++i) {
+    tokens.push_back(static_cast<int32_t>(random_bits(seed, i) % static_cast<uint64_t>(vocab)));
+  }
+  return tokens;
+}
+
 /// The logits after a sequence, without any pages: what the runner must arrive at.
 class ScriptedSequence {
  public:
