@@ -21,12 +21,14 @@ USES = {
     "ref": ["engine"],
     "cpu": ["engine"],
     "cuda": ["engine"],
-    "cli": ["ref", "cpu", "cuda", "chat"],
+    "server": ["engine", "chat"],
+    "cli": ["ref", "cpu", "cuda", "server"],
 }
 THIRD_PARTY = {
     "io": ["nlohmann/"],
     "text": ["nlohmann/"],
     "chat": ["nlohmann/"],
+    "server": ["nlohmann/", "boost/", "openssl/"],
     "cli": ["nlohmann/", "CLI/"],
 }
 

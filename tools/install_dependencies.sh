@@ -22,6 +22,8 @@ check_program() {
   has g++ || need g++
   has_file /usr/include/nlohmann/json.hpp || need nlohmann-json3-dev
   has_file /usr/include/CLI/CLI.hpp || need libcli11-dev
+  has_file /usr/include/boost/beast.hpp || need libboost1.81-dev
+  has_file /usr/include/openssl/ssl.h || need libssl-dev
 }
 
 check_test() {
