@@ -18,10 +18,11 @@ USES = {
     "chat": ["text"],
     "model": ["io"],
     "engine": ["model", "text"],
+    "grammar": ["engine", "chat"],
     "ref": ["engine"],
     "cpu": ["engine"],
     "cuda": ["engine"],
-    "server": ["engine", "chat"],
+    "server": ["engine", "chat", "grammar"],
     "cli": ["ref", "cpu", "cuda", "server"],
 }
 THIRD_PARTY = {
@@ -29,6 +30,7 @@ THIRD_PARTY = {
     "text": ["nlohmann/"],
     "chat": ["nlohmann/"],
     "server": ["nlohmann/", "boost/", "openssl/"],
+    "grammar": ["nlohmann/"],
     "cli": ["nlohmann/", "CLI/"],
 }
 
