@@ -31,6 +31,9 @@ struct HttpResponse {
   std::string body;
   std::string content_type = "application/json";
   std::vector<HttpHeader> headers = {};
+  /// Of a stream: sent whenever nothing else was for a while, so that nobody on the way gives the connection
+  /// up.
+  std::string ping = {};
 };
 
 /// The reply to one request: either respond(), or begin_stream(), any number of write() and one end() or

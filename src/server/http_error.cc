@@ -1,0 +1,53 @@
+#include "server/http_error.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace carat {
+namespace {
+
+const char* type_of(int status) {
+  switch (status) {
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 404:
+      return "not_found_error";
+    case 429:
+      return "rate_limit_error";
+    case 503:
+      return "unavailable_error";
+    case 504:
+      return "timeout_error";
+    default:
+      return status < 500 ? "invalid_request_error" : "server_error";
+  }
+}
+
+nlohmann::json text_or_null(const std::string& text) {
+  return text.empty() ? nlohmann::json() : nlohmann::json(text);
+}
+
+}  // namespace
+
+std::string error_body(const HttpError& error) {
+  const nlohmann::ordered_json body = {{"error",
+                                        {{"message", error.message},
+                                         {"type", error.type.empty() ? type_of(error.status) : error.type},
+                                         {"param", text_or_null(error.param)},
+                                         {"code", text_or_null(error.code)}}}};
+  return body.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+HttpResponse error_response(const HttpError& error) {
+  return {.status = error.status, .body = error_body(error)};
+}
+
+HttpResponse busy_response(int status, std::string message, int retry_after_s) {
+  HttpResponse response = error_response({.status = status, .message = std::move(message), .code = "busy"});
+  response.headers.push_back({"retry-after", std::to_string(retry_after_s)});
+  return response;
+}
+
+}  // namespace carat

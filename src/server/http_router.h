@@ -1,0 +1,31 @@
+// Which route answers which request.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/http.h"
+
+namespace carat {
+
+class HttpRouter {
+ public:
+  /// `pattern` is a path, or ends in "/*" for all paths below it, for which a whole path always wins. A GET
+  /// route also answers HEAD.
+  void add(std::string method, std::string pattern, HttpRoute route);
+
+  struct Match {
+    const HttpRoute* route = nullptr;
+    std::string allow;  // the methods of this path, as in the header Allow; empty: no such path
+  };
+  Match find(std::string_view method, std::string_view path) const;
+
+ private:
+  struct Entry {
+    std::string method, pattern;
+    HttpRoute route;
+  };
+  std::vector<Entry> entries_;
+};
+
+}  // namespace carat

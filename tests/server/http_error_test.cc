@@ -1,0 +1,38 @@
+#include "server/http_error.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace carat {
+namespace {
+
+TEST(HttpError, HasTheFourFieldsOfOpenAi) {
+  const HttpResponse response = error_response(
+      {.status = 404, .message = "no model \"x\"", .param = "model", .code = "model_not_found"});
+  EXPECT_EQ(response.status, 404);
+  EXPECT_EQ(response.content_type, "application/json");
+  EXPECT_EQ(response.body, R"({"error":{"message":"no model \"x\"","type":"not_found_error",)"
+                           R"("param":"model","code":"model_not_found"}})");
+}
+
+TEST(HttpError, WhatIsNotKnownIsNull) {
+  EXPECT_EQ(error_body({.status = 400, .message = "m"}),
+            R"({"error":{"message":"m","type":"invalid_request_error","param":null,"code":null}})");
+}
+
+TEST(HttpError, AMessageMayHoldAnyBytes) {
+  const auto body = nlohmann::json::parse(error_body({.message = "caf\xe9 \x01"}));
+  EXPECT_EQ(body["error"]["message"], "caf\xef\xbf\xbd \x01");
+}
+
+TEST(HttpError, BusySaysWhenToComeBack) {
+  const HttpResponse response = busy_response(429, "full", 2);
+  EXPECT_EQ(response.status, 429);
+  ASSERT_EQ(response.headers.size(), 1u);
+  EXPECT_EQ(response.headers[0].name, "retry-after");
+  EXPECT_EQ(response.headers[0].value, "2");
+}
+
+}  // namespace
+}  // namespace carat
