@@ -40,6 +40,10 @@ class RequestHandle {
   /// Takes effect with the engine's next step; each reply still ends with an event.
   void cancel();
   void cancel(std::size_t request) { submissions_.at(request)->cancelled = true; }
+  /// One sample, which has drawn a token.
+  void cancel(std::size_t request, int sample) {
+    submissions_.at(request)->cancelled_samples.at(static_cast<std::size_t>(sample)) = true;
+  }
 
  private:
   std::vector<std::shared_ptr<Submission>> submissions_;  // all with the same outbox

@@ -189,7 +189,9 @@ std::string StepLoop::no_token_message(const Sequence& sequence) const {
 
 void StepLoop::end_cancelled() {
   for (Sequence* sequence : scheduler_.sequences()) {
-    if (sequence->submission->cancelled.load(std::memory_order_relaxed))
+    const Submission& submission = *sequence->submission;
+    if (submission.cancelled.load(std::memory_order_relaxed) ||
+        submission.cancelled_samples[sequence->sample].load(std::memory_order_relaxed))
       end(*sequence, FinishReason::cancelled, "", {});
   }
 }

@@ -1,6 +1,7 @@
 // A request on its way to the engine's thread, and the one thing that caller and engine share while it runs:
 // the wish to cancel it.
 #pragma once
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -19,6 +20,7 @@ struct Submission {
   const std::shared_ptr<Outbox> outbox;
   const Clock::time_point submitted = Clock::now();
   std::atomic<bool> cancelled{false};  // read by the engine once per step
+  std::array<std::atomic<bool>, kMostSamples> cancelled_samples{};  // likewise; those that have drawn tokens
 
   double elapsed_s() const { return std::chrono::duration<double>(Clock::now() - submitted).count(); }
 };

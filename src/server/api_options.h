@@ -1,0 +1,48 @@
+// The fields that all endpoints which generate have in common: sampling, limits, and what comes back.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/request.h"
+#include "server/api_fields.h"
+#include "server/api_model.h"
+
+namespace carat {
+
+struct GenerationOptions {
+  SamplingParams sampling;
+  std::optional<int> max_tokens;  // none: as many as the context holds
+  int min_tokens = 0;
+  bool ignore_eos = false;
+  std::vector<int32_t> stop_tokens;
+  std::vector<std::string> stop;
+  int samples = 1;
+  int priority = 0;
+  std::string cache_salt;
+  std::optional<int> logprobs;  // log-probabilities, and of so many alternatives
+
+  bool stream = false;
+  bool include_usage = false;  // in a stream
+  bool timings = false;
+  bool return_token_ids = false;
+  bool skip_special_tokens = true;
+};
+
+/// Everything but max_tokens and logprobs, whose names and meanings differ between endpoints. Throws
+/// ApiError.
+GenerationOptions parse_generation_options(const ApiFields& body, const ServedModel& model);
+
+/// Of one of these fields, the first that is there.
+std::optional<int> parse_max_tokens(const ApiFields& body, std::initializer_list<std::string_view> names);
+
+/// Throws ApiError for a stop string that is empty or too long, or too many of them.
+void check_stop_strings(const std::vector<std::string>& stop, const std::string& path);
+
+/// The engine's request for `prompt`. Stop strings are not part of it: replies look for them where they
+/// count. Throws ApiError{400, context_length_exceeded}, naming `field`, for a prompt that doesn't fit.
+Request to_request(const GenerationOptions& options, std::vector<int32_t> prompt, const std::string& field,
+                   const ServedModel& model);
+
+}  // namespace carat

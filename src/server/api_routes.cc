@@ -1,0 +1,189 @@
+#include "server/api_routes.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "server/chat_prompt.h"
+#include "server/chat_reply.h"
+#include "server/completions_reply.h"
+#include "server/messages_reply.h"
+#include "server/messages_request.h"
+#include "server/models_reply.h"
+#include "server/reply_plain.h"
+#include "server/reply_pump.h"
+#include "server/responses_reply.h"
+#include "server/tokenize_reply.h"
+
+namespace carat {
+namespace {
+
+using Exchange = std::shared_ptr<HttpExchange>;
+
+/// A browser sends other types across sites without asking; requiring JSON keeps foreign pages out.
+void require_json(const HttpRequest& request) {
+  std::string type(request.header("Content-Type"));
+  type = type.substr(0, type.find_first_of("; "));
+  std::ranges::transform(type, type.begin(),
+                         [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  if (type.empty() || type == "application/json" || type.ends_with("+json")) return;
+  throw ApiError(415, "invalid_request_error", "", "unsupported_media_type",
+                 "the body is of type " + in_quotes(type) + ", send \"Content-Type: application/json\"");
+}
+
+using ErrorJson = std::string (*)(const ApiError&);
+
+/// A route that may throw.
+HttpRoute guarded(std::function<void(const HttpRequest&, const Exchange&)> serve,
+                  ErrorJson error_json = openai_error_json) {
+  return [serve = std::move(serve), error_json](const std::shared_ptr<const HttpRequest>& request,
+                                                const Exchange& exchange) {
+    try {
+      serve(*request, exchange);
+    } catch (...) {
+      const ApiError error = current_api_error();
+      exchange->respond(error_response(error, error_json(error)));
+    }
+  };
+}
+
+using Serve = std::function<void(const ApiContext&, const ApiFields&, const Exchange&)>;
+
+/// A route whose body is a JSON object.
+HttpRoute with_body(const ApiContext& context, Serve serve, ErrorJson error_json = openai_error_json) {
+  return guarded(
+      [context, serve = std::move(serve)](const HttpRequest& request, const Exchange& exchange) {
+        require_json(request);
+        serve(context, ApiFields(parse_body(request.body, context.model->origin()), ""), exchange);
+      },
+      error_json);
+}
+
+ReplyReading chat_reading(const ChatRequest& request, ChatRun& run, const ServedModel& model) {
+  return {.tokenizer = model.tokenizer,
+          .output = std::move(run.output),
+          .is_chat = true,
+          .parallel_calls = request.parallel_tool_calls,
+          .skip_special = true};
+}
+
+/// Runs a chat, whichever API it came by. `make_sink` gets the prompt.
+template <class MakeSink>
+void serve_chat(const ApiContext& context, const ChatRequest& request, const Exchange& exchange,
+                const MakeSink& make_sink) {
+  ChatRun run = make_chat_run(request, *context.model);
+  std::unique_ptr<ReplySink> sink = make_sink(run.request.prompt);
+  ReplyReading reading = chat_reading(request, run, *context.model);
+  std::vector<ReplyOrder> orders;
+  orders.push_back({std::move(run.request), std::move(reading)});
+  answer(context, std::move(orders), std::move(sink), *exchange);
+}
+
+void serve_chat_completions(const ApiContext& context, const ApiFields& body, const Exchange& exchange) {
+  const ChatRequest request = parse_chat_request(body, *context.model);
+  serve_chat(context, request, exchange, [&](const std::vector<int32_t>& prompt) {
+    return make_chat_sink(request, prompt, context.model, exchange);
+  });
+}
+
+void serve_responses(const ApiContext& context, const ApiFields& body, const Exchange& exchange) {
+  const ResponsesRequest request = parse_responses_request(body, *context.model);
+  serve_chat(context, request.chat, exchange, [&](const std::vector<int32_t>&) {
+    return make_responses_sink(request, context.model, exchange);
+  });
+}
+
+void serve_messages(const ApiContext& context, const ApiFields& body, const Exchange& exchange) {
+  const ChatRequest request = parse_messages_request(body, *context.model, /*counts_only=*/false);
+  serve_chat(context, request, exchange, [&](const std::vector<int32_t>& prompt) {
+    return make_messages_sink(request, static_cast<int>(prompt.size()), *context.model, exchange);
+  });
+}
+
+void serve_count_tokens(const ApiContext& context, const ApiFields& body, const Exchange& exchange) {
+  const ChatRequest request = parse_messages_request(body, *context.model, /*counts_only=*/true);
+  JsonText json;
+  json.object([&] { json.field("input_tokens", make_chat_prompt(request, *context.model).ids.size()); });
+  exchange->respond({.body = json.take()});
+}
+
+ReplyOrder plain_order(const GenerationOptions& options, std::vector<int32_t> prompt,
+                       const ServedModel& model) {
+  return {to_request(options, std::move(prompt), "prompt", model),
+          {.tokenizer = model.tokenizer,
+           .output = {.tool_calls = false, .stop_strings = options.stop},
+           .is_chat = false,
+           .parallel_calls = true,
+           .skip_special = options.skip_special_tokens}};
+}
+
+void serve_completions(const ApiContext& context, const ApiFields& body, const Exchange& exchange) {
+  CompletionsRequest request = parse_completions_request(body, *context.model);
+  std::vector<ReplyOrder> orders;
+  for (const CompletionPrompt& prompt : request.prompts)
+    orders.push_back(plain_order(request.options, prompt.ids, *context.model));
+  auto sink = make_completions_sink(std::move(request), context.model, exchange);
+  answer(context, std::move(orders), std::move(sink), *exchange);
+}
+
+/// GET /generate?prompt=...&max_tokens=...: text and nothing else, for a browser's address bar.
+void serve_generate(const ApiContext& context, const HttpRequest& request, const Exchange& exchange) {
+  const ApiFields query(parse_query(request.query), "");
+  const GenerationOptions options = parse_plain_options(query, *context.model);
+  std::vector<ReplyOrder> orders;
+  orders.push_back(
+      plain_order(options, encode_raw(query.required_text("prompt"), *context.model), *context.model));
+  answer(context, std::move(orders), make_plain_sink(exchange), *exchange);
+}
+
+void refuse_embeddings(const ApiContext&, const ApiFields&, const Exchange&) {
+  bad_request("model",
+              "this is a language model: it was not trained to give embeddings, and its hidden states "
+              "make poor ones; use a model made for them");
+}
+
+/// A body that needs no engine.
+template <class Make>
+Serve respond_with(Make make) {
+  return [make](const ApiContext& context, const ApiFields& body, const Exchange& exchange) {
+    exchange->respond({.body = make(body, *context.model)});
+  };
+}
+
+}  // namespace
+
+std::vector<ApiRoute> api_routes(std::shared_ptr<const ServedModel> served) {
+  const ApiContext context{served, std::make_shared<ReplyPings>(served->ping_after)};
+  const auto post = [&](const char* path, Serve serve, ErrorJson error_json = openai_error_json) {
+    return ApiRoute{"POST", path, with_body(context, std::move(serve), error_json)};
+  };
+  const auto get = [&](const char* path, std::function<void(const HttpRequest&, const Exchange&)> serve) {
+    return ApiRoute{"GET", path, guarded(std::move(serve))};
+  };
+  return {
+      post("/v1/chat/completions", serve_chat_completions),
+      post("/v1/completions", serve_completions),
+      post("/v1/responses", serve_responses),
+      post("/v1/messages", serve_messages, anthropic_error_json),
+      post("/v1/messages/count_tokens", serve_count_tokens, anthropic_error_json),
+      post("/v1/embeddings", refuse_embeddings),
+      post("/tokenize", respond_with(tokenize_json)),
+      post("/detokenize", respond_with(detokenize_json)),
+      post("/apply-template", respond_with(apply_template_json)),
+      get("/v1/models",
+          [served](const HttpRequest&, const Exchange& exchange) {
+            exchange->respond({.body = models_json(*served)});
+          }),
+      get("/v1/models/*",
+          [served](const HttpRequest& request, const Exchange& exchange) {
+            constexpr std::string_view kFolder = "/v1/models/";
+            exchange->respond({.body = model_json(request.path.substr(kFolder.size()), *served)});
+          }),
+      get("/generate", [context](const HttpRequest& request,
+                                 const Exchange& exchange) { serve_generate(context, request, exchange); }),
+      get("/openapi.json",
+          [](const HttpRequest&, const Exchange& exchange) { exchange->respond({.body = openapi_json()}); }),
+  };
+}
+
+}  // namespace carat

@@ -1,0 +1,64 @@
+#include "server/chat_prompt.h"
+
+#include <algorithm>
+
+#include "server/chat_thinking.h"
+
+namespace carat {
+namespace {
+
+/// The model is not told of tools that it must not call.
+Conversation shown_conversation(const ChatRequest& request, const ServedModel& model) {
+  Conversation conversation = request.conversation;
+  if (request.tool_choice.kind == ToolChoice::Kind::none) conversation.tools = {};
+  if (request.thinking && model.chat_template->can_think())
+    conversation.variables.set("enable_thinking", jinja::Value::boolean(*request.thinking));
+  return conversation;
+}
+
+/// The tokens behind which a turn of the model doesn't go on: checkpoints don't name all of them as eos.
+void add_turn_ends(const ServedModel& model, std::vector<int32_t>& stop_tokens) {
+  for (const char* const end : {"<turn|>", "<|tool_response>"})
+    if (const int32_t id = model.tokenizer->find(end); model.tokenizer->is_special(id))
+      stop_tokens.push_back(id);
+}
+
+void refuse_constraints(const ChatRequest& request) {
+  if (request.format.kind != ReplyFormat::Kind::text)
+    bad_request("response_format", "response_format: this server can't guarantee JSON replies yet");
+  if (request.tool_choice.kind == ToolChoice::Kind::required ||
+      request.tool_choice.kind == ToolChoice::Kind::named)
+    bad_request("tool_choice", "tool_choice: this server can't guarantee tool calls yet; use auto");
+}
+
+}  // namespace
+
+ChatPrompt make_chat_prompt(const ChatRequest& request, const ServedModel& model) {
+  try {
+    const MarkedText text = model.chat_template->render(shown_conversation(request, model));
+    std::vector<int32_t> ids = model.chat_template->encode(text);
+    if (ids.empty()) bad_request("messages", "messages: the prompt is empty");
+    return {text.bytes(), std::move(ids)};
+  } catch (const Error& error) {
+    ApiError refused = to_api_error(error);
+    if (refused.status == 400 && refused.param.empty()) refused.param = "messages";
+    throw refused;
+  }
+}
+
+ChatRun make_chat_run(const ChatRequest& request, const ServedModel& model) {
+  refuse_constraints(request);
+  ChatPrompt prompt = make_chat_prompt(request, model);
+  ChatRun run;
+  run.output = {
+      .tool_calls = request.conversation.tools.truth() && request.tool_choice.kind != ToolChoice::Kind::none,
+      .stop_strings = request.options.stop};
+  run.request = to_request(request.options, std::move(prompt.ids), "messages", model);
+  if (!run.request.ignore_eos) add_turn_ends(model, run.request.stop_tokens);
+  if (request.thinking_budget)
+    run.request.mask =
+        limit_thinking(*request.thinking_budget, *model.tokenizer, run.request.prompt, nullptr);
+  return run;
+}
+
+}  // namespace carat

@@ -1,0 +1,28 @@
+// What a client asks of /v1/completions: texts or tokens to continue, without any chat.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "server/api_options.h"
+
+namespace carat {
+
+struct CompletionPrompt {
+  std::vector<int32_t> ids;
+  std::string text;  // for `echo`
+};
+
+struct CompletionsRequest {
+  std::string model;
+  std::vector<CompletionPrompt> prompts;
+  GenerationOptions options;
+  bool echo = false;
+};
+
+/// Throws ApiError.
+CompletionsRequest parse_completions_request(const ApiFields& body, const ServedModel& model);
+
+/// The ids of a text to be continued: exactly one bos, and the text may name special tokens.
+std::vector<int32_t> encode_raw(std::string_view text, const ServedModel& model);
+
+}  // namespace carat

@@ -1,0 +1,96 @@
+// Where the replies of one exchange go: one body at the end, or server-sent events on the way. Each API has a
+// sink of either kind.
+#pragma once
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/api_error.h"
+#include "server/api_json.h"
+#include "server/http.h"
+#include "server/reply_choice.h"
+
+namespace carat {
+
+/// Called by one thread at a time: begin(), then add() and ping() in any order, then finish() or fail().
+class ReplySink {
+ public:
+  virtual ~ReplySink() = default;
+  /// The engine has accepted the requests.
+  virtual void begin() {}
+  virtual void add(ReplyDelta delta) = 0;
+  /// All replies have ended.
+  virtual void finish() = 0;
+  virtual void fail(const ApiError& error) = 0;
+  /// For a while nothing was sent.
+  virtual void ping() {}
+  /// Sends what was added.
+  virtual void flush() {}
+};
+
+/// Responds with one body when all is there.
+class BodySink : public ReplySink {
+ public:
+  explicit BodySink(std::shared_ptr<HttpExchange> exchange) : exchange_(std::move(exchange)) {}
+
+  void finish() override { exchange_->respond({.body = body()}); }
+  void fail(const ApiError& error) override { exchange_->respond(error_response(error, error_json(error))); }
+
+ protected:
+  virtual std::string body() = 0;
+  virtual std::string error_json(const ApiError& error) const { return openai_error_json(error); }
+
+ private:
+  std::shared_ptr<HttpExchange> exchange_;
+};
+
+/// A whole reply.
+struct ReplyWhole {
+  std::string reasoning, content;
+  std::vector<ReplyCall> calls;
+  std::vector<ReplyToken> tokens;
+  ReplyEnd end;
+
+  void add(ReplyDelta delta);
+};
+
+/// Server-sent events. What send() is given goes out with the next flush().
+class EventSink : public ReplySink {
+ public:
+  explicit EventSink(std::shared_ptr<HttpExchange> exchange) : exchange_(std::move(exchange)) {}
+
+  void begin() override;
+  void fail(const ApiError& error) override;
+  void ping() override { unsent_ += ": ping\n\n"; }
+  void flush() override;
+
+ protected:
+  /// The first events, sent with the head.
+  virtual void greet() {}
+  virtual void send_error(const ApiError& error) { send(openai_error_json(error)); }
+  void send(std::string_view json, std::string_view event = {});
+  void end_stream();
+
+ private:
+  std::shared_ptr<HttpExchange> exchange_;
+  std::string unsent_;
+};
+
+/// Tokens of all replies together.
+struct ReplyUsage {
+  int prompt_tokens = 0, cached_tokens = 0, reply_tokens = 0, reasoning_tokens = 0;
+  /// `first`: the first reply of its prompt, which counts once.
+  void add(const ReplyEnd& end, bool first);
+};
+
+/// OpenAI's usage object of chats and completions.
+void write_usage(const ReplyUsage& usage, JsonText& json);
+/// llama.cpp's timings.
+void write_timings(const ReplyEnd& end, JsonText& json);
+/// stop, length or tool_calls.
+std::string_view finish_reason(ReplyEndReason reason);
+
+}  // namespace carat

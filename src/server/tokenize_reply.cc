@@ -1,0 +1,81 @@
+#include "server/tokenize_reply.h"
+
+#include <optional>
+
+#include "server/api_json.h"
+#include "server/chat_prompt.h"
+
+namespace carat {
+namespace {
+
+ChatRequest parse_chat(const ApiFields& body, const ServedModel& model) {
+  ChatRequest request;
+  request.model = body.text("model").value_or("");
+  model.require_name(request.model);
+  parse_conversation(body, request);
+  return request;
+}
+
+/// llama.cpp adds bos to `content` only when told so, vLLM to `prompt` unless told otherwise.
+std::vector<int32_t> encode_text(const ApiFields& body, const ServedModel& model) {
+  const std::optional<std::string> content = body.text("content"), prompt = body.text("prompt");
+  if (!content && !prompt) body.reject("prompt", "is missing (or content, or messages)");
+  const bool adds_bos = content ? body.boolean("add_special").value_or(false)
+                                : body.boolean("add_special_tokens").value_or(true);
+  const bool names_special = body.boolean("parse_special").value_or(true);
+  std::vector<int32_t> ids;
+  if (adds_bos && model.bos >= 0) ids.push_back(model.bos);
+  model.tokenizer->encode(content ? *content : *prompt,
+                          names_special ? SpecialTokens::recognise : SpecialTokens::as_text, ids);
+  return ids;
+}
+
+void write_tokens(const std::vector<int32_t>& ids, bool with_pieces, const Tokenizer& tokenizer,
+                  JsonText& json) {
+  json.name("tokens").array([&] {
+    for (const int32_t id : ids) {
+      if (with_pieces)
+        json.object([&] { json.field("id", id).field("piece", tokenizer.token_bytes(id)); });
+      else
+        json.integer(id);
+    }
+  });
+}
+
+}  // namespace
+
+std::string tokenize_json(const ApiFields& body, const ServedModel& model) {
+  const bool is_chat = body.find("messages") != nullptr;
+  const std::vector<int32_t> ids =
+      is_chat ? make_chat_prompt(parse_chat(body, model), model).ids : encode_text(body, model);
+  const bool with_pieces = body.boolean("with_pieces").value_or(false);
+  const bool with_texts = body.boolean("return_token_strs").value_or(false);
+  JsonText json;
+  json.object([&] {
+    write_tokens(ids, with_pieces, *model.tokenizer, json);
+    json.field("count", ids.size()).field("max_model_len", model.engine->max_context());
+    if (!with_texts) return;
+    json.name("token_strs").array([&] {
+      for (const int32_t id : ids) json.text(model.tokenizer->piece(id));
+    });
+  });
+  return json.take();
+}
+
+std::string detokenize_json(const ApiFields& body, const ServedModel& model) {
+  if (!body.list("tokens")) body.reject("tokens", "is missing");
+  const std::vector<int32_t> ids = body.token_ids("tokens", model.vocab);
+  const std::string text = model.tokenizer->decode(ids, body.boolean("skip_special_tokens").value_or(false));
+  JsonText json;
+  json.object([&] { json.field("content", text).field("prompt", text); });
+  return json.take();
+}
+
+std::string apply_template_json(const ApiFields& body, const ServedModel& model) {
+  const ChatPrompt prompt = make_chat_prompt(parse_chat(body, model), model);
+  JsonText json;
+  json.object([&] { json.field("prompt", prompt.text); });
+  return json.take();
+}
+
+}  // namespace carat
