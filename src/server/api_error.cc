@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "server/api_json.h"
+#include "server/http_error.h"
 
 namespace carat {
 namespace {
@@ -65,19 +66,7 @@ ApiError current_api_error() {
 }
 
 std::string openai_error_json(const ApiError& error) {
-  JsonText json;
-  const auto text_or_null = [&](std::string_view name, const std::string& text) {
-    json.name(name);
-    text.empty() ? json.null() : json.text(text);
-  };
-  json.object([&] {
-    json.name("error").object([&] {
-      json.field("message", error.what()).field("type", error.type);
-      text_or_null("param", error.param);
-      text_or_null("code", error.code);
-    });
-  });
-  return json.take();
+  return error_body({error.status, error.what(), error.type, error.param, error.code});
 }
 
 std::string anthropic_error_json(const ApiError& error) {
@@ -90,7 +79,7 @@ std::string anthropic_error_json(const ApiError& error) {
   return json.take();
 }
 
-HttpResponse error_response(const ApiError& error, std::string body) {
+HttpResponse to_response(const ApiError& error, std::string body) {
   HttpResponse response{.status = error.status, .body = std::move(body)};
   if (error.status == 429 || error.status == 503) response.headers.push_back({"Retry-After", "1"});
   return response;

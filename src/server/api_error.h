@@ -43,6 +43,6 @@ std::string openai_error_json(const ApiError& error);
 std::string anthropic_error_json(const ApiError& error);
 
 /// The whole response, with Retry-After where trying again helps.
-HttpResponse error_response(const ApiError& error, std::string body);
+HttpResponse to_response(const ApiError& error, std::string body);
 
 }  // namespace carat

@@ -1,7 +1,9 @@
 #include "server/api_model.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "chat/gemma4_template.h"
 #include "server/api_error.h"
 
 namespace carat {
@@ -11,6 +13,34 @@ void ServedModel::require_name(const std::string& name) const {
   throw ApiError(
       404, "invalid_request_error", "model", "model_not_found",
       "the model " + in_quotes(name) + " does not exist; this server has " + in_quotes(names.front()));
+}
+
+SamplingParams default_sampling(const GenerationConfig& config) {
+  SamplingParams params;
+  params.temperature = config.do_sample ? config.temperature.value_or(1.f) : 0.f;
+  params.top_k = config.top_k.value_or(params.top_k);
+  params.top_p = config.top_p.value_or(params.top_p);
+  params.min_p = config.min_p.value_or(params.min_p);
+  params.repetition_penalty = config.repetition_penalty.value_or(params.repetition_penalty);
+  return params;
+}
+
+std::shared_ptr<const ChatTemplate> load_serving_template(const std::filesystem::path& directory,
+                                                          std::shared_ptr<const Tokenizer> tokenizer,
+                                                          const ChatTemplateOptions& options,
+                                                          std::span<const int32_t> eos_tokens) {
+  auto loaded = ChatTemplate::load(directory, tokenizer, options);
+  const bool ends_turns = std::ranges::find(eos_tokens, tokenizer->find("<turn|>")) != eos_tokens.end();
+  if (loaded->kind() != ChatTemplate::Kind::builtin_gemma4 || ends_turns) return loaded;
+  return ChatTemplate::parse(plain_template(), "the template for plain text", directory, std::move(tokenizer),
+                             options);
+}
+
+std::vector<int32_t> turn_ends(const Tokenizer& tokenizer) {
+  std::vector<int32_t> ends;
+  for (const char* const end : {"<turn|>", "<|tool_response>"})
+    if (const int32_t id = tokenizer.find(end); tokenizer.is_special(id)) ends.push_back(id);
+  return ends;
 }
 
 }  // namespace carat

@@ -1,15 +1,18 @@
 // The model that a server serves, with everything a route has to know about it. Filled in by `carat serve`
 // and by tests; immutable once routes use it.
 #pragma once
-#include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "chat/chat_template.h"
 #include "engine/engine.h"
+#include "io/model_config.h"
+#include "server/metrics.h"
 #include "text/tokenizer.h"
 
 namespace carat {
@@ -27,12 +30,11 @@ struct ServedModel {
   bool refuses_unknown_fields = false;
   bool allows_special = false;  // texts of clients may name control tokens
   int most_choices = 8;         // n
-  /// Nothing was sent on a stream for so long: a comment keeps proxies from giving up.
-  std::chrono::milliseconds ping_after{10'000};
 
   int64_t created = 0;      // seconds since 1970, for /v1/models
   std::string fingerprint;  // of program and weights, for system_fingerprint
 
+  Metrics* metrics = nullptr;  // outlives all replies; may be null
   /// Runs a job on a worker thread, soon; called from any thread, the engine's among them.
   std::function<void(std::function<void()>)> post;
 
@@ -40,5 +42,19 @@ struct ServedModel {
   /// Throws ApiError{404} for a name that is not ours. An empty one is ours.
   void require_name(const std::string& name) const;
 };
+
+/// What the checkpoint wants to be sampled with; greedy where it doesn't say.
+SamplingParams default_sampling(const GenerationConfig& config);
+
+/// The checkpoint's chat template, or the built-in one. A checkpoint without any that doesn't name the end of
+/// a turn among its eos tokens was not trained on turns: messages are continued as plain text. Throws Error
+/// as ChatTemplate::load() does.
+std::shared_ptr<const ChatTemplate> load_serving_template(const std::filesystem::path& directory,
+                                                          std::shared_ptr<const Tokenizer> tokenizer,
+                                                          const ChatTemplateOptions& options,
+                                                          std::span<const int32_t> eos_tokens);
+
+/// The tokens behind which a turn of the model doesn't go on: checkpoints don't name all of them as eos.
+std::vector<int32_t> turn_ends(const Tokenizer& tokenizer);
 
 }  // namespace carat

@@ -19,6 +19,7 @@ namespace carat {
 namespace {
 
 using Exchange = std::shared_ptr<HttpExchange>;
+using Model = std::shared_ptr<const ServedModel>;
 
 /// A browser sends other types across sites without asking; requiring JSON keeps foreign pages out.
 void require_json(const HttpRequest& request) {
@@ -42,19 +43,19 @@ HttpRoute guarded(std::function<void(const HttpRequest&, const Exchange&)> serve
       serve(*request, exchange);
     } catch (...) {
       const ApiError error = current_api_error();
-      exchange->respond(error_response(error, error_json(error)));
+      exchange->respond(to_response(error, error_json(error)));
     }
   };
 }
 
-using Serve = std::function<void(const ApiContext&, const ApiFields&, const Exchange&)>;
+using Serve = std::function<void(const Model&, const ApiFields&, const Exchange&)>;
 
 /// A route whose body is a JSON object.
-HttpRoute with_body(const ApiContext& context, Serve serve, ErrorJson error_json = openai_error_json) {
+HttpRoute with_body(const Model& model, Serve serve, ErrorJson error_json = openai_error_json) {
   return guarded(
-      [context, serve = std::move(serve)](const HttpRequest& request, const Exchange& exchange) {
+      [model, serve = std::move(serve)](const HttpRequest& request, const Exchange& exchange) {
         require_json(request);
-        serve(context, ApiFields(parse_body(request.body, context.model->origin()), ""), exchange);
+        serve(model, ApiFields(parse_body(request.body, model->origin()), ""), exchange);
       },
       error_json);
 }
@@ -69,41 +70,40 @@ ReplyReading chat_reading(const ChatRequest& request, ChatRun& run, const Served
 
 /// Runs a chat, whichever API it came by. `make_sink` gets the prompt.
 template <class MakeSink>
-void serve_chat(const ApiContext& context, const ChatRequest& request, const Exchange& exchange,
+void serve_chat(const Model& model, const ChatRequest& request, const Exchange& exchange,
                 const MakeSink& make_sink) {
-  ChatRun run = make_chat_run(request, *context.model);
+  ChatRun run = make_chat_run(request, *model);
   std::unique_ptr<ReplySink> sink = make_sink(run.request.prompt);
-  ReplyReading reading = chat_reading(request, run, *context.model);
+  ReplyReading reading = chat_reading(request, run, *model);
   std::vector<ReplyOrder> orders;
   orders.push_back({std::move(run.request), std::move(reading)});
-  answer(context, std::move(orders), std::move(sink), *exchange);
+  answer(model, std::move(orders), std::move(sink), *exchange);
 }
 
-void serve_chat_completions(const ApiContext& context, const ApiFields& body, const Exchange& exchange) {
-  const ChatRequest request = parse_chat_request(body, *context.model);
-  serve_chat(context, request, exchange, [&](const std::vector<int32_t>& prompt) {
-    return make_chat_sink(request, prompt, context.model, exchange);
+void serve_chat_completions(const Model& model, const ApiFields& body, const Exchange& exchange) {
+  const ChatRequest request = parse_chat_request(body, *model);
+  serve_chat(model, request, exchange, [&](const std::vector<int32_t>& prompt) {
+    return make_chat_sink(request, prompt, model, exchange);
   });
 }
 
-void serve_responses(const ApiContext& context, const ApiFields& body, const Exchange& exchange) {
-  const ResponsesRequest request = parse_responses_request(body, *context.model);
-  serve_chat(context, request.chat, exchange, [&](const std::vector<int32_t>&) {
-    return make_responses_sink(request, context.model, exchange);
+void serve_responses(const Model& model, const ApiFields& body, const Exchange& exchange) {
+  const ResponsesRequest request = parse_responses_request(body, *model);
+  serve_chat(model, request.chat, exchange,
+             [&](const std::vector<int32_t>&) { return make_responses_sink(request, model, exchange); });
+}
+
+void serve_messages(const Model& model, const ApiFields& body, const Exchange& exchange) {
+  const ChatRequest request = parse_messages_request(body, *model, /*counts_only=*/false);
+  serve_chat(model, request, exchange, [&](const std::vector<int32_t>& prompt) {
+    return make_messages_sink(request, static_cast<int>(prompt.size()), *model, exchange);
   });
 }
 
-void serve_messages(const ApiContext& context, const ApiFields& body, const Exchange& exchange) {
-  const ChatRequest request = parse_messages_request(body, *context.model, /*counts_only=*/false);
-  serve_chat(context, request, exchange, [&](const std::vector<int32_t>& prompt) {
-    return make_messages_sink(request, static_cast<int>(prompt.size()), *context.model, exchange);
-  });
-}
-
-void serve_count_tokens(const ApiContext& context, const ApiFields& body, const Exchange& exchange) {
-  const ChatRequest request = parse_messages_request(body, *context.model, /*counts_only=*/true);
+void serve_count_tokens(const Model& model, const ApiFields& body, const Exchange& exchange) {
+  const ChatRequest request = parse_messages_request(body, *model, /*counts_only=*/true);
   JsonText json;
-  json.object([&] { json.field("input_tokens", make_chat_prompt(request, *context.model).ids.size()); });
+  json.object([&] { json.field("input_tokens", make_chat_prompt(request, *model).ids.size()); });
   exchange->respond({.body = json.take()});
 }
 
@@ -117,26 +117,25 @@ ReplyOrder plain_order(const GenerationOptions& options, std::vector<int32_t> pr
            .skip_special = options.skip_special_tokens}};
 }
 
-void serve_completions(const ApiContext& context, const ApiFields& body, const Exchange& exchange) {
-  CompletionsRequest request = parse_completions_request(body, *context.model);
+void serve_completions(const Model& model, const ApiFields& body, const Exchange& exchange) {
+  CompletionsRequest request = parse_completions_request(body, *model);
   std::vector<ReplyOrder> orders;
   for (const CompletionPrompt& prompt : request.prompts)
-    orders.push_back(plain_order(request.options, prompt.ids, *context.model));
-  auto sink = make_completions_sink(std::move(request), context.model, exchange);
-  answer(context, std::move(orders), std::move(sink), *exchange);
+    orders.push_back(plain_order(request.options, prompt.ids, *model));
+  auto sink = make_completions_sink(std::move(request), model, exchange);
+  answer(model, std::move(orders), std::move(sink), *exchange);
 }
 
 /// GET /generate?prompt=...&max_tokens=...: text and nothing else, for a browser's address bar.
-void serve_generate(const ApiContext& context, const HttpRequest& request, const Exchange& exchange) {
+void serve_generate(const Model& model, const HttpRequest& request, const Exchange& exchange) {
   const ApiFields query(parse_query(request.query), "");
-  const GenerationOptions options = parse_plain_options(query, *context.model);
+  const GenerationOptions options = parse_plain_options(query, *model);
   std::vector<ReplyOrder> orders;
-  orders.push_back(
-      plain_order(options, encode_raw(query.required_text("prompt"), *context.model), *context.model));
-  answer(context, std::move(orders), make_plain_sink(exchange), *exchange);
+  orders.push_back(plain_order(options, encode_raw(query.required_text("prompt"), *model), *model));
+  answer(model, std::move(orders), make_plain_sink(exchange), *exchange);
 }
 
-void refuse_embeddings(const ApiContext&, const ApiFields&, const Exchange&) {
+void refuse_embeddings(const Model&, const ApiFields&, const Exchange&) {
   bad_request("model",
               "this is a language model: it was not trained to give embeddings, and its hidden states "
               "make poor ones; use a model made for them");
@@ -145,45 +144,41 @@ void refuse_embeddings(const ApiContext&, const ApiFields&, const Exchange&) {
 /// A body that needs no engine.
 template <class Make>
 Serve respond_with(Make make) {
-  return [make](const ApiContext& context, const ApiFields& body, const Exchange& exchange) {
-    exchange->respond({.body = make(body, *context.model)});
+  return [make](const Model& model, const ApiFields& body, const Exchange& exchange) {
+    exchange->respond({.body = make(body, *model)});
   };
 }
 
 }  // namespace
 
-std::vector<ApiRoute> api_routes(std::shared_ptr<const ServedModel> served) {
-  const ApiContext context{served, std::make_shared<ReplyPings>(served->ping_after)};
+void add_api_routes(HttpRouter& router, const std::shared_ptr<const ServedModel>& model) {
   const auto post = [&](const char* path, Serve serve, ErrorJson error_json = openai_error_json) {
-    return ApiRoute{"POST", path, with_body(context, std::move(serve), error_json)};
+    router.add("POST", path, with_body(model, std::move(serve), error_json));
   };
   const auto get = [&](const char* path, std::function<void(const HttpRequest&, const Exchange&)> serve) {
-    return ApiRoute{"GET", path, guarded(std::move(serve))};
+    router.add("GET", path, guarded(std::move(serve)));
   };
-  return {
-      post("/v1/chat/completions", serve_chat_completions),
-      post("/v1/completions", serve_completions),
-      post("/v1/responses", serve_responses),
-      post("/v1/messages", serve_messages, anthropic_error_json),
-      post("/v1/messages/count_tokens", serve_count_tokens, anthropic_error_json),
-      post("/v1/embeddings", refuse_embeddings),
-      post("/tokenize", respond_with(tokenize_json)),
-      post("/detokenize", respond_with(detokenize_json)),
-      post("/apply-template", respond_with(apply_template_json)),
-      get("/v1/models",
-          [served](const HttpRequest&, const Exchange& exchange) {
-            exchange->respond({.body = models_json(*served)});
-          }),
-      get("/v1/models/*",
-          [served](const HttpRequest& request, const Exchange& exchange) {
-            constexpr std::string_view kFolder = "/v1/models/";
-            exchange->respond({.body = model_json(request.path.substr(kFolder.size()), *served)});
-          }),
-      get("/generate", [context](const HttpRequest& request,
-                                 const Exchange& exchange) { serve_generate(context, request, exchange); }),
-      get("/openapi.json",
-          [](const HttpRequest&, const Exchange& exchange) { exchange->respond({.body = openapi_json()}); }),
-  };
+  post("/v1/chat/completions", serve_chat_completions);
+  post("/v1/completions", serve_completions);
+  post("/v1/responses", serve_responses);
+  post("/v1/messages", serve_messages, anthropic_error_json);
+  post("/v1/messages/count_tokens", serve_count_tokens, anthropic_error_json);
+  post("/v1/embeddings", refuse_embeddings);
+  post("/tokenize", respond_with(tokenize_json));
+  post("/detokenize", respond_with(detokenize_json));
+  post("/apply-template", respond_with(apply_template_json));
+  get("/v1/models", [model](const HttpRequest&, const Exchange& exchange) {
+    exchange->respond({.body = models_json(*model)});
+  });
+  get("/v1/models/*", [model](const HttpRequest& request, const Exchange& exchange) {
+    constexpr std::string_view kFolder = "/v1/models/";
+    exchange->respond({.body = model_json(request.path.substr(kFolder.size()), *model)});
+  });
+  get("/generate", [model](const HttpRequest& request, const Exchange& exchange) {
+    serve_generate(model, request, exchange);
+  });
+  get("/openapi.json",
+      [](const HttpRequest&, const Exchange& exchange) { exchange->respond({.body = openapi_json()}); });
 }
 
 }  // namespace carat

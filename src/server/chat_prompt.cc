@@ -16,13 +16,6 @@ Conversation shown_conversation(const ChatRequest& request, const ServedModel& m
   return conversation;
 }
 
-/// The tokens behind which a turn of the model doesn't go on: checkpoints don't name all of them as eos.
-void add_turn_ends(const ServedModel& model, std::vector<int32_t>& stop_tokens) {
-  for (const char* const end : {"<turn|>", "<|tool_response>"})
-    if (const int32_t id = model.tokenizer->find(end); model.tokenizer->is_special(id))
-      stop_tokens.push_back(id);
-}
-
 void refuse_constraints(const ChatRequest& request) {
   if (request.format.kind != ReplyFormat::Kind::text)
     bad_request("response_format", "response_format: this server can't guarantee JSON replies yet");
@@ -54,7 +47,8 @@ ChatRun make_chat_run(const ChatRequest& request, const ServedModel& model) {
       .tool_calls = request.conversation.tools.truth() && request.tool_choice.kind != ToolChoice::Kind::none,
       .stop_strings = request.options.stop};
   run.request = to_request(request.options, std::move(prompt.ids), "messages", model);
-  if (!run.request.ignore_eos) add_turn_ends(model, run.request.stop_tokens);
+  if (!run.request.ignore_eos)
+    for (const int32_t id : turn_ends(*model.tokenizer)) run.request.stop_tokens.push_back(id);
   if (request.thinking_budget)
     run.request.mask =
         limit_thinking(*request.thinking_budget, *model.tokenizer, run.request.prompt, nullptr);

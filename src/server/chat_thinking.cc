@@ -27,7 +27,7 @@ class ThinkingLimit final : public TokenMask {
     const auto id = static_cast<std::size_t>(end_);
     if (open && used >= budget_)
       allowed[id / 32] |= 1u << id % 32;
-    else if (!open && otherwise_)
+    else if (otherwise_)
       otherwise_->allow_after(reply, allowed);
     else
       std::ranges::fill(allowed, ~0u);

@@ -9,8 +9,8 @@
 
 namespace carat {
 
-/// Allows everything until a reply has `budget` tokens of reasoning, then only the end of the thought.
-/// Outside of thoughts `otherwise` decides, if it is not null. Null when the vocabulary knows no thoughts.
+/// Allows what `otherwise` does, or everything when that is null, until a reply has `budget` tokens of
+/// reasoning; then only the end of the thought. `otherwise` itself when the vocabulary knows no thoughts.
 /// `prompt` may end inside a thought.
 std::shared_ptr<TokenMask> limit_thinking(int budget, const Tokenizer& tokenizer,
                                           std::span<const int32_t> prompt,

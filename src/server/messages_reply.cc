@@ -120,9 +120,6 @@ class MessageEvents final : public EventSink, private ReplyBlocks::Listener {
     send_event("message_stop", [](JsonText&) {});
     end_stream();
   }
-  void ping() override {
-    send_event("ping", [](JsonText&) {});
-  }
 
  protected:
   void greet() override {
@@ -133,8 +130,9 @@ class MessageEvents final : public EventSink, private ReplyBlocks::Listener {
         write_message_usage(message_.prompt_tokens, 0, 0, json);
       });
     });
-    ping();
+    send(kPing, "ping");
   }
+  std::string ping() const override { return "event: ping\ndata: " + std::string(kPing) + "\n\n"; }
   void send_error(const ApiError& error) override { send(anthropic_error_json(error), "error"); }
 
  private:
@@ -178,6 +176,8 @@ class MessageEvents final : public EventSink, private ReplyBlocks::Listener {
       send_delta(index, "signature_delta", [](JsonText& json) { json.field("signature", ""); });
     send_event("content_block_stop", [&](JsonText& json) { json.field("index", index); });
   }
+
+  static constexpr std::string_view kPing = R"({"type":"ping"})";
 
   Message message_;
   ReplyBlocks blocks_{*this};

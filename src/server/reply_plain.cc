@@ -54,7 +54,8 @@ class PlainText final : public ReplySink {
   void begin() override {
     exchange_->begin_stream({.body = {},
                              .content_type = "text/plain; charset=utf-8",
-                             .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}});
+                             .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}},
+                             .ping = {}});
   }
   void add(ReplyDelta delta) override { unsent_ += delta.content; }
   void flush() override {

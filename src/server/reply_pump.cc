@@ -1,14 +1,12 @@
 #include "server/reply_pump.h"
 
-#include <algorithm>
+#include <chrono>
 #include <utility>
 
 namespace carat {
 
-using std::chrono::steady_clock;
-
 ReplyPump::ReplyPump(std::shared_ptr<const ServedModel> model, std::unique_ptr<ReplySink> sink)
-    : model_(std::move(model)), sink_(std::move(sink)), last_sent_(steady_clock::now().time_since_epoch()) {}
+    : model_(std::move(model)), sink_(std::move(sink)) {}
 
 void ReplyPump::start(std::vector<ReplyOrder> orders, HttpExchange& exchange) {
   std::vector<Request> requests;
@@ -18,6 +16,7 @@ void ReplyPump::start(std::vector<ReplyOrder> orders, HttpExchange& exchange) {
       choices_.emplace_back(choices_.size(), order.reading, order.request.prompt);
     requests.push_back(std::move(order.request));
   }
+  if (model_->metrics) metrics_.emplace(*model_->metrics, static_cast<int>(choices_.size()));
   // The engine holds the pump by this function until the pump lets go of the handle.
   RequestHandle handle =
       model_->engine->submit(std::move(requests), [self = shared_from_this()] { self->wake(); });
@@ -47,19 +46,9 @@ void ReplyPump::run() {
 
 void ReplyPump::drain() {
   if (done_) return;
-  sent_ = false;
   while (std::optional<Event> event = handle_.next(std::chrono::milliseconds(0))) take(*std::move(event));
   done_ = handle_.finished();
-  if (done_ && !failed_) {
-    sink_->finish();
-  } else if (!done_) {
-    if (ping_due_.exchange(false) && !sent_ && !failed_) {
-      sink_->ping();
-      sent_ = true;
-    }
-    if (!failed_) sink_->flush();
-  }
-  if (sent_) last_sent_ = steady_clock::now().time_since_epoch();
+  if (!failed_) done_ ? sink_->finish() : sink_->flush();
   if (!done_) return;
   const std::lock_guard lock(handle_mutex_);
   handle_ = RequestHandle();
@@ -69,23 +58,24 @@ void ReplyPump::take(Event event) {
   const std::size_t request = event.request;
   const int sample = event.sample;
   ReplyChoice& choice = choices_.at(first_choice_[request] + static_cast<std::size_t>(sample));
-  if (event.finish && !failed_) {
-    const bool broken = event.finish->reason == FinishReason::error;
-    const bool lost = event.finish->reason == FinishReason::cancelled && !choice.wants_no_more();
-    if (broken || lost) {
-      failed_ = true;
-      sink_->fail(broken ? ApiError(500, "server_error", "", "", event.finish->error)
-                         : ApiError(503, "server_error", "", "cancelled", "the reply was cancelled"));
-      cancel();
-    }
-  }
+  if (event.finish && event.finish->reason == FinishReason::cancelled && choice.wants_no_more())
+    event.finish->reason = FinishReason::stop;
+  if (metrics_) metrics_->observe(event);
   if (failed_) return;
+  if (event.finish && event.finish->reason == FinishReason::error)
+    return fail({500, "server_error", "", "", event.finish->error});
+  if (event.finish && event.finish->reason == FinishReason::cancelled)
+    return fail({503, "server_error", "", "cancelled", "the reply was cancelled"});
   const bool ended = event.finish.has_value();
   std::optional<ReplyDelta> delta = choice.read(std::move(event));
   if (choice.wants_no_more() && !ended) handle_.cancel(request, sample);
-  if (!delta) return;
-  sink_->add(*std::move(delta));
-  sent_ = true;
+  if (delta) sink_->add(*std::move(delta));
+}
+
+void ReplyPump::fail(const ApiError& error) {
+  failed_ = true;
+  sink_->fail(error);
+  cancel();
 }
 
 void ReplyPump::cancel() {
@@ -93,45 +83,9 @@ void ReplyPump::cancel() {
   handle_.cancel();
 }
 
-void ReplyPump::ping_if_silent_since(steady_clock::time_point before) {
-  if (last_sent_.load() > before.time_since_epoch()) return;
-  ping_due_ = true;
-  wake();
-}
-
-ReplyPings::ReplyPings(std::chrono::milliseconds ping_after)
-    : ping_after_(ping_after), thread_([this] { look(); }) {}
-
-ReplyPings::~ReplyPings() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  stopping_.notify_one();
-  thread_.join();
-}
-
-void ReplyPings::watch(const std::shared_ptr<ReplyPump>& pump) {
-  const std::lock_guard lock(mutex_);
-  pumps_.push_back(pump);
-}
-
-void ReplyPings::look() {
-  const auto pause = std::max(ping_after_ / 4, std::chrono::milliseconds(1));
-  std::unique_lock lock(mutex_);
-  while (!stopping_.wait_for(lock, pause, [this] { return stop_; })) {
-    const auto before = steady_clock::now() - ping_after_;
-    std::erase_if(pumps_, [](const auto& pump) { return pump.expired(); });
-    for (const auto& each : pumps_)
-      if (const auto pump = each.lock()) pump->ping_if_silent_since(before);
-  }
-}
-
-void answer(const ApiContext& context, std::vector<ReplyOrder> orders, std::unique_ptr<ReplySink> sink,
-            HttpExchange& exchange) {
-  const auto pump = std::make_shared<ReplyPump>(context.model, std::move(sink));
-  pump->start(std::move(orders), exchange);
-  context.pings->watch(pump);
+void answer(const std::shared_ptr<const ServedModel>& model, std::vector<ReplyOrder> orders,
+            std::unique_ptr<ReplySink> sink, HttpExchange& exchange) {
+  std::make_shared<ReplyPump>(model, std::move(sink))->start(std::move(orders), exchange);
 }
 
 }  // namespace carat

@@ -18,7 +18,8 @@ void EventSink::begin() {
   greet();
   exchange_->begin_stream({.body = std::exchange(unsent_, {}),
                            .content_type = "text/event-stream",
-                           .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}});
+                           .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}},
+                           .ping = ping()});
 }
 
 void EventSink::send(std::string_view json, std::string_view event) {

@@ -15,7 +15,7 @@
 
 namespace carat {
 
-/// Called by one thread at a time: begin(), then add() and ping() in any order, then finish() or fail().
+/// Called by one thread at a time: begin(), then add() and flush() in any order, then finish() or fail().
 class ReplySink {
  public:
   virtual ~ReplySink() = default;
@@ -25,8 +25,6 @@ class ReplySink {
   /// All replies have ended.
   virtual void finish() = 0;
   virtual void fail(const ApiError& error) = 0;
-  /// For a while nothing was sent.
-  virtual void ping() {}
   /// Sends what was added.
   virtual void flush() {}
 };
@@ -37,7 +35,7 @@ class BodySink : public ReplySink {
   explicit BodySink(std::shared_ptr<HttpExchange> exchange) : exchange_(std::move(exchange)) {}
 
   void finish() override { exchange_->respond({.body = body()}); }
-  void fail(const ApiError& error) override { exchange_->respond(error_response(error, error_json(error))); }
+  void fail(const ApiError& error) override { exchange_->respond(to_response(error, error_json(error))); }
 
  protected:
   virtual std::string body() = 0;
@@ -64,12 +62,13 @@ class EventSink : public ReplySink {
 
   void begin() override;
   void fail(const ApiError& error) override;
-  void ping() override { unsent_ += ": ping\n\n"; }
   void flush() override;
 
  protected:
   /// The first events, sent with the head.
   virtual void greet() {}
+  /// What keeps a silent stream open.
+  virtual std::string ping() const { return ": ping\n\n"; }
   virtual void send_error(const ApiError& error) { send(openai_error_json(error)); }
   void send(std::string_view json, std::string_view event = {});
   void end_stream();

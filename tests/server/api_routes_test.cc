@@ -1,0 +1,362 @@
+// The APIs on the demo model, from the body of a request to that of its reply.
+#include "server/api_routes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "server/demo_api.h"
+
+namespace carat {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+class ApiRoutes : public testing::Test {
+ protected:
+  static DemoApi& api() {
+    static DemoApi api;
+    return api;
+  }
+  static json post(const std::string& path, const json& body, int status = 200) {
+    const auto exchange = api().post(path, body);
+    EXPECT_EQ(exchange->reply().status, status) << exchange->reply().body;
+    return exchange->json();
+  }
+  /// A refusal of `body` that names `field`.
+  static void expect_refused(const std::string& path, const json& body, const std::string& field) {
+    const json reply = post(path, body, 400);
+    EXPECT_EQ(reply.at("error").at("type"), "invalid_request_error") << body;
+    EXPECT_EQ(reply.at("error").at("param"), field) << body << reply;
+  }
+  /// The chunks of a chat's or completion's stream, without [DONE].
+  static std::vector<json> chunks(const std::string& path, json body) {
+    body["stream"] = true;
+    const auto exchange = api().post(path, body);
+    std::vector<SentEvent> events = sent_events(exchange->reply().body);
+    EXPECT_EQ(exchange->reply().content_type, "text/event-stream");
+    EXPECT_FALSE(exchange->aborted());
+    EXPECT_EQ(events.back().data, "[DONE]");
+    events.pop_back();
+    std::vector<json> chunks;
+    for (const SentEvent& event : events) chunks.push_back(json::parse(event.data));
+    return chunks;
+  }
+  static json chat(std::initializer_list<std::pair<const char*, json>> fields = {}) {
+    json body = {{"model", "demo"},
+                 {"messages", {{{"role", "user"}, {"content", "Once upon a time"}}}},
+                 {"max_tokens", 12},
+                 {"temperature", 0}};
+    for (const auto& [name, value] : fields) body[name] = value;
+    return body;
+  }
+  static json completion(std::initializer_list<std::pair<const char*, json>> fields = {}) {
+    json body = {{"prompt", "Once upon a time"}, {"max_tokens", 12}, {"temperature", 0}};
+    for (const auto& [name, value] : fields) body[name] = value;
+    return body;
+  }
+  static const std::string kChat, kCompletions;
+};
+const std::string ApiRoutes::kChat = "/v1/chat/completions", ApiRoutes::kCompletions = "/v1/completions";
+
+TEST_F(ApiRoutes, AChatIsAnsweredInOneBody) {
+  const json reply = post(kChat, chat());
+  EXPECT_EQ(reply.at("object"), "chat.completion");
+  EXPECT_EQ(reply.at("model"), "demo");
+  EXPECT_THAT(reply.at("id").get<std::string>(), HasSubstr("chatcmpl-"));
+  const json& choice = reply.at("choices").at(0);
+  EXPECT_EQ(choice.at("message").at("role"), "assistant");
+  EXPECT_FALSE(choice["message"].at("content").get<std::string>().empty());
+  EXPECT_EQ(choice.at("finish_reason"), "length");
+  EXPECT_EQ(reply.at("usage").at("completion_tokens"), 12);
+  EXPECT_EQ(reply["usage"].at("total_tokens"), reply["usage"].at("prompt_tokens").get<int>() + 12);
+}
+
+TEST_F(ApiRoutes, AModelWithoutChatFormatContinuesTheText) {
+  const json reply = post(kChat, chat());
+  EXPECT_EQ(reply["choices"][0]["message"]["content"],
+            post(kCompletions, completion())["choices"][0]["text"]);
+}
+
+TEST_F(ApiRoutes, AStreamIsTheSameReplyInOrder) {
+  const json whole = post(kChat, chat());
+  const std::vector<json> parts = chunks(kChat, chat({{"stream_options", {{"include_usage", true}}}}));
+  std::string content;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const bool is_usage = i + 1 == parts.size(), is_last = i + 2 == parts.size();
+    EXPECT_EQ(parts[i].at("object"), "chat.completion.chunk");
+    EXPECT_EQ(parts[i].at("id"), parts[0].at("id"));
+    EXPECT_EQ(parts[i].at("usage").is_null(), !is_usage);
+    EXPECT_EQ(parts[i].at("choices").empty(), is_usage);
+    if (is_usage) continue;
+    const json& choice = parts[i]["choices"][0];
+    EXPECT_EQ(choice.at("delta").contains("role"), i == 0);
+    EXPECT_EQ(choice.at("finish_reason").is_null(), !is_last);
+    EXPECT_TRUE(!is_last || choice["delta"].empty());
+    content += choice["delta"].value("content", "");
+  }
+  EXPECT_EQ(content, whole.at("choices").at(0).at("message").at("content"));
+  EXPECT_EQ(parts.back()["usage"]["completion_tokens"], whole["usage"]["completion_tokens"]);
+}
+
+TEST_F(ApiRoutes, AStopStringEndsTheReplyAndIsNotShown) {
+  for (const std::string& path : {kChat, kCompletions}) {
+    json body = path == kChat ? chat() : completion();
+    const json whole = post(path, body)["choices"][0];
+    const std::string text = path == kChat ? whole["message"]["content"] : whole["text"];
+    const std::string stop = text.substr(text.size() / 2, 3);
+    const std::string kept = text.substr(0, text.find(stop));
+    body["stop"] = stop;
+    const json choice = post(path, body)["choices"][0];
+    EXPECT_EQ(choice.at("finish_reason"), "stop");
+    EXPECT_EQ(path == kChat ? choice["message"]["content"] : choice["text"], kept);
+    std::string streamed;
+    for (const json& chunk : chunks(path, body)) {
+      const json& part = chunk.at("choices").at(0);
+      streamed += path == kChat ? part["delta"].value("content", "") : part.value("text", "");
+    }
+    EXPECT_EQ(streamed, kept);
+  }
+}
+
+TEST_F(ApiRoutes, SeveralChoicesShareAPromptAndEndApart) {
+  const json reply = post(kChat, chat({{"n", 3}, {"temperature", 1}, {"seed", 7}, {"stop", "e"}}));
+  ASSERT_EQ(reply.at("choices").size(), 3u);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(reply["choices"][i].at("index"), i);
+    EXPECT_EQ(reply["choices"][i]["message"]["content"].get<std::string>().find('e'), std::string::npos);
+  }
+  const json again = post(kChat, chat({{"n", 3}, {"temperature", 1}, {"seed", 7}, {"stop", "e"}}));
+  EXPECT_EQ(again["choices"][2]["message"], reply["choices"][2]["message"]);
+}
+
+TEST_F(ApiRoutes, LogprobsOfAChatCoverItsText) {
+  const json reply = post(kChat, chat({{"logprobs", true}, {"top_logprobs", 2}}));
+  const json& choice = reply.at("choices").at(0);
+  std::string bytes;
+  for (const json& token : choice.at("logprobs").at("content")) {
+    EXPECT_LE(token.at("logprob").get<double>(), 0.);
+    EXPECT_EQ(token.at("top_logprobs").size(), 2u);
+    EXPECT_EQ(token["top_logprobs"][0]["logprob"], token["logprob"]);  // greedy
+    for (const int byte : token.at("bytes")) bytes += static_cast<char>(byte);
+  }
+  EXPECT_EQ(bytes, choice["message"]["content"]);
+  std::size_t streamed = 0;
+  for (const json& chunk : chunks(kChat, chat({{"logprobs", true}})))
+    if (const json& logprobs = chunk.at("choices").at(0).at("logprobs"); !logprobs.is_null())
+      streamed += logprobs.at("content").size();
+  EXPECT_EQ(streamed, choice["logprobs"]["content"].size());
+}
+
+TEST_F(ApiRoutes, ATrailingAnswerIsContinued) {
+  const json messages = {{{"role", "user"}, {"content", "Once upon"}},
+                         {{"role", "assistant"}, {"content", "a time"}}};
+  const json prompt = post("/apply-template", {{"messages", messages}});
+  EXPECT_THAT(prompt.at("prompt").get<std::string>(), testing::EndsWith("a time"));
+}
+
+TEST_F(ApiRoutes, TokenIdsComeBackWhenAskedFor) {
+  const json reply = post(kChat, chat({{"return_token_ids", true}}));
+  EXPECT_EQ(reply.at("choices").at(0).at("token_ids").size(), 12u);
+  EXPECT_EQ(reply.at("prompt_token_ids").size(), reply.at("usage").at("prompt_tokens"));
+}
+
+TEST_F(ApiRoutes, FieldsWithAbsurdValuesAreRefusedByName) {
+  for (const auto& [field, value] :
+       std::initializer_list<std::pair<const char*, json>>{{"temperature", -1},
+                                                           {"temperature", "warm"},
+                                                           {"top_p", 1.5},
+                                                           {"top_k", -2},
+                                                           {"n", 0},
+                                                           {"n", 9},
+                                                           {"n", 1.5},
+                                                           {"max_tokens", -1},
+                                                           {"max_completion_tokens", 1e18},
+                                                           {"logit_bias", {{"x", 1}}},
+                                                           {"logit_bias", {{"99999999", 1}}},
+                                                           {"stop", ""},
+                                                           {"stop", json::array({1})},
+                                                           {"top_logprobs", 3},
+                                                           {"priority", 1001},
+                                                           {"stream", "yes"},
+                                                           {"messages", json::array()},
+                                                           {"messages", "hello"},
+                                                           {"tool_choice", "required"},
+                                                           {"reasoning_effort", "enormous"},
+                                                           {"functions", json::array({json::object()})},
+                                                           {"min_tokens", 13}}) {
+    const std::string name = field;
+    const json reply = post(kChat, chat({{field, value}}), 400);
+    EXPECT_THAT(reply.at("error").at("param").dump(), HasSubstr(name)) << value;
+  }
+  expect_refused(kChat, chat({{"response_format", {{"type", "xml"}}}}), "response_format.type");
+  expect_refused(kChat, chat({{"messages", {{{"role", "narrator"}, {"content", ""}}}}}), "messages[0].role");
+  expect_refused(kChat, chat({{"tools", {{{"type", "function"}}}}}), "tools[0].function");
+}
+
+TEST_F(ApiRoutes, UnknownFieldsAreIgnoredUnlessTheServerIsStrict) {
+  EXPECT_EQ(post(kChat, chat({{"some_new_field", 1}, {"user", "me"}})).at("object"), "chat.completion");
+  DemoApi strict;
+  strict.model().refuses_unknown_fields = true;
+  EXPECT_EQ(strict.post(kChat, chat({{"user", "me"}}))->reply().status, 200);
+  const auto refused = strict.post(kChat, chat({{"some_new_field", 1}}));
+  EXPECT_EQ(refused->reply().status, 400);
+  EXPECT_EQ(refused->json().at("error").at("param"), "some_new_field");
+}
+
+TEST_F(ApiRoutes, WhatIsNoJsonObjectIsRefused) {
+  for (const std::string& body : {std::string(), std::string("["), std::string("[]"), std::string("{\"a\":1"),
+                                  std::string("{\"model\": \"\\ud800\"}"), std::string("{\"a\": \"\xff\"}"),
+                                  std::string(100'000, '['), std::string("{}x")}) {
+    const auto exchange = api().call("POST", kChat, body);
+    EXPECT_EQ(exchange->reply().status, 400) << body.substr(0, 20);
+    EXPECT_TRUE(exchange->json().at("error").at("message").is_string());
+  }
+}
+
+TEST_F(ApiRoutes, AnUnknownModelIsNotFound) {
+  const json reply = post(kChat, chat({{"model", "other"}}), 404);
+  EXPECT_EQ(reply.at("error").at("code"), "model_not_found");
+  EXPECT_EQ(post(kChat, chat({{"model", "alias"}})).at("model"), "demo");
+}
+
+TEST_F(ApiRoutes, APromptThatDoesNotFitIsRefused) {
+  std::string text;
+  for (int i = 0; i < DemoApi::kContext; ++i) text += "word ";
+  const json reply = post(kChat, chat({{"messages", {{{"role", "user"}, {"content", text}}}}}), 400);
+  EXPECT_EQ(reply.at("error").at("code"), "context_length_exceeded");
+  EXPECT_EQ(post(kChat, chat({{"max_tokens", 100'000}, {"stop", " "}})).at("object"), "chat.completion");
+}
+
+TEST_F(ApiRoutes, CompletionsTakeTextsAndTokens) {
+  const json by_text = post(kCompletions, completion());
+  EXPECT_EQ(by_text.at("object"), "text_completion");
+  const std::string text = by_text.at("choices").at(0).at("text");
+  const json ids = post("/tokenize", {{"prompt", "Once upon a time"}}).at("tokens");
+  EXPECT_EQ(post(kCompletions, completion({{"prompt", ids}}))["choices"][0]["text"], text);
+  const json both =
+      post(kCompletions, completion({{"prompt", json::array({"Once upon a time", "The king"})}}));
+  ASSERT_EQ(both.at("choices").size(), 2u);
+  EXPECT_EQ(both["choices"][0]["text"], text);
+  EXPECT_EQ(post(kCompletions, completion({{"prompt", json::array({ids, ids})}}))["choices"][1]["text"],
+            text);
+  const json echoed = post(kCompletions, completion({{"echo", true}}));
+  EXPECT_EQ(echoed["choices"][0]["text"], "Once upon a time" + text);
+  EXPECT_EQ(post(kCompletions, completion({{"max_tokens", 0}, {"echo", true}}))["choices"][0]["text"],
+            "Once upon a time");
+}
+
+TEST_F(ApiRoutes, LogprobsOfCompletionsHaveTheirOldForm) {
+  const json choice = post(kCompletions, completion({{"logprobs", 2}, {"max_tokens", 5}}))["choices"][0];
+  const json& logprobs = choice.at("logprobs");
+  EXPECT_EQ(logprobs.at("tokens").size(), 5u);
+  EXPECT_EQ(logprobs.at("token_logprobs").size(), 5u);
+  EXPECT_GE(logprobs.at("top_logprobs").at(0).size(), 2u);
+  EXPECT_EQ(logprobs.at("text_offset").at(0), 0);
+  std::string joined;
+  for (const json& token : logprobs["tokens"]) joined += token.get<std::string>();
+  EXPECT_EQ(joined, choice["text"]);
+}
+
+TEST_F(ApiRoutes, CompletionsRefuseWhatTheyCannotDo) {
+  expect_refused(kCompletions, completion({{"suffix", "the end"}}), "suffix");
+  expect_refused(kCompletions, completion({{"best_of", 2}}), "best_of");
+  expect_refused(kCompletions, completion({{"echo", true}, {"logprobs", 1}}), "logprobs");
+  expect_refused(kCompletions, completion({{"prompt", json::array()}}), "prompt");
+  expect_refused(kCompletions, completion({{"prompt", json::array({1, "x"})}}), "prompt[1]");
+  expect_refused(kCompletions, completion({{"prompt", json::array({-1})}}), "prompt[0]");
+  EXPECT_EQ(post(kCompletions, completion({{"best_of", 1}, {"prompt", ""}})).at("object"), "text_completion");
+}
+
+TEST_F(ApiRoutes, ResponsesAnswerTextsAndItems) {
+  const json reply = post("/v1/responses", {{"input", "Once upon a time"}, {"max_output_tokens", 8}});
+  EXPECT_EQ(reply.at("object"), "response");
+  EXPECT_EQ(reply.at("status"), "incomplete");
+  EXPECT_EQ(reply.at("incomplete_details").at("reason"), "max_output_tokens");
+  EXPECT_EQ(reply.at("output").at(0).at("type"), "message");
+  EXPECT_EQ(reply.at("usage").at("output_tokens"), 8);
+  const json items = {{{"role", "user"}, {"content", {{{"type", "input_text"}, {"text", "Once"}}}}}};
+  EXPECT_EQ(post("/v1/responses", {{"input", items}, {"max_output_tokens", 2}}).at("object"), "response");
+  expect_refused("/v1/responses", {{"input", "x"}, {"store", true}}, "store");
+  expect_refused("/v1/responses", {{"input", "x"}, {"previous_response_id", "resp_1"}},
+                 "previous_response_id");
+  expect_refused("/v1/responses", {{"input", {{{"type", "computer_call"}}}}}, "input[0].type");
+}
+
+TEST_F(ApiRoutes, MessagesSpeakAnthropic) {
+  const json body = {{"model", "demo"},
+                     {"max_tokens", 8},
+                     {"messages", {{{"role", "user"}, {"content", "Once upon a time"}}}}};
+  const json reply = post("/v1/messages", body);
+  EXPECT_EQ(reply.at("type"), "message");
+  EXPECT_EQ(reply.at("stop_reason"), "max_tokens");
+  EXPECT_EQ(reply.at("content").at(0).at("type"), "text");
+  EXPECT_EQ(reply.at("usage").at("output_tokens"), 8);
+  json counted = body;
+  counted.erase("max_tokens");
+  EXPECT_GT(post("/v1/messages/count_tokens", counted).at("input_tokens"), 1);
+  const json refused = post("/v1/messages", counted, 400);
+  EXPECT_EQ(refused.at("type"), "error");
+  EXPECT_EQ(refused.at("error").at("type"), "invalid_request_error");
+}
+
+TEST_F(ApiRoutes, TokenizingAndBackKeepsTheText) {
+  const std::string text = "The king's café, 1 + 1";
+  const json ids = post("/tokenize", {{"content", text}}).at("tokens");
+  EXPECT_EQ(post("/detokenize", {{"tokens", ids}}).at("content"), text);
+  const json with_bos = post("/tokenize", {{"prompt", text}, {"return_token_strs", true}});
+  EXPECT_EQ(with_bos.at("count"), ids.size() + 1);
+  EXPECT_EQ(with_bos.at("token_strs").at(0), "<bos>");
+  EXPECT_EQ(post("/tokenize", {{"content", "a"}, {"with_pieces", true}}).at("tokens").at(0).at("piece"), "a");
+  expect_refused("/detokenize", {{"tokens", {1'000'000}}}, "tokens[0]");
+}
+
+TEST_F(ApiRoutes, ModelsAreListedWithTheirContext) {
+  const json list = api().call("GET", "/v1/models")->json();
+  EXPECT_EQ(list.at("data").at(0).at("id"), "demo");
+  EXPECT_EQ(list["data"][0].at("max_model_len"), api().model().engine->max_context());
+  EXPECT_EQ(api().call("GET", "/v1/models/alias")->json().at("id"), "alias");
+  EXPECT_EQ(api().call("GET", "/v1/models/other")->reply().status, 404);
+}
+
+TEST_F(ApiRoutes, GenerateStreamsPlainText) {
+  const auto exchange =
+      api().call("GET", "/generate", "", "prompt=Once+upon%20a%20time&max_tokens=12&temperature=0");
+  EXPECT_THAT(exchange->reply().content_type, HasSubstr("text/plain"));
+  EXPECT_EQ(exchange->reply().body, post(kCompletions, completion())["choices"][0]["text"]);
+  EXPECT_EQ(api().call("GET", "/generate")->reply().status, 400);
+}
+
+TEST_F(ApiRoutes, EmbeddingsAreRefusedWithAReason) {
+  expect_refused("/v1/embeddings", {{"input", "x"}, {"model", "demo"}}, "model");
+}
+
+TEST_F(ApiRoutes, OtherTypesThanJsonAreRefused) {
+  const auto request = std::make_shared<HttpRequest>();
+  request->headers.push_back({"Content-Type", "text/plain"});
+  HttpRouter router;
+  add_api_routes(router, std::make_shared<ServedModel>());
+  const auto exchange = std::make_shared<RecordedExchange>();
+  (*router.find("POST", kChat).route)(request, exchange);
+  EXPECT_EQ(exchange->reply().status, 415);
+}
+
+TEST_F(ApiRoutes, AClientThatLeavesCancelsItsReply) {
+  const auto exchange =
+      api().post(kCompletions, completion({{"max_tokens", 480}, {"ignore_eos", true}, {"stream", true}}));
+  exchange->wait_for_bytes(100);
+  exchange->disconnect();
+  EXPECT_TRUE(exchange->reply().status == 200 && exchange->aborted());
+  EXPECT_EQ(api().model().engine->stats().running, 0);
+}
+
+TEST_F(ApiRoutes, TheOpenApiDocumentNamesEveryEndpoint) {
+  const json document = api().call("GET", "/openapi.json")->json();
+  for (const std::string& path :
+       {kChat, kCompletions, std::string("/v1/responses"), std::string("/v1/messages"),
+        std::string("/tokenize"), std::string("/v1/models/{id}")})
+    EXPECT_TRUE(document.at("paths").contains(path)) << path;
+}
+
+}  // namespace
+}  // namespace carat
