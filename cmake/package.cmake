@@ -1,5 +1,5 @@
-# `cmake --install`: the program, the demo model where the program finds it (../share/carat/models/demo), the
-# documents. `cpack` makes a .tar.gz and a .deb of the same.
+# `cmake --install`: the library (library.cmake), the program, the demo model where the program finds it
+# (../share/carat/models/demo), the documents. `cpack` makes a .tar.gz and a .deb of the same.
 include(GNUInstallDirs)
 set(carat_data ${CMAKE_INSTALL_DATADIR}/carat)
 install(DIRECTORY models/demo DESTINATION ${carat_data}/models)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Check which folder of src/ includes what: the dependency rules of docs/architecture.md.
 
-A folder includes its own headers and those of the folders named in USES, directly or through another.
+A folder includes its own headers, the public ones of include/carat, and those of the folders named in USES,
+directly or through another. The public headers include each other and nothing else of ours.
 Third-party headers appear only in .cc files of the folders in THIRD_PARTY, so that no header spreads them and
 the kernels build on a machine that has a compiler and nothing else.
 """
@@ -12,6 +13,7 @@ from pathlib import Path
 from repository import ROOT
 
 USES = {
+    "carat": [],  # include/carat
     "base": [],
     "io": ["base"],
     "text": ["base"],
@@ -23,7 +25,8 @@ USES = {
     "cpu": ["engine"],
     "cuda": ["engine"],
     "server": ["engine", "chat", "grammar"],
-    "cli": ["ref", "cpu", "cuda", "server"],
+    "api": ["ref", "cpu", "cuda", "chat"],
+    "cli": ["api", "server"],
 }
 THIRD_PARTY = {
     "io": ["nlohmann/"],
@@ -35,7 +38,9 @@ THIRD_PARTY = {
 }
 
 STANDARD = re.compile(r"[a-z_0-9]+")  # <vector>
-SYSTEM = re.compile(r"(sys|linux|asm)/[a-z_]+\.h|(unistd|fcntl|pthread|sched|signal|dirent|cpuid|errno)\.h")
+SYSTEM = re.compile(r"(sys|linux|asm)/[a-z_]+\.h|"
+                    r"(unistd|fcntl|pthread|sched|signal|termios|dirent|cpuid|errno)\.h")
+C = re.compile(r"(stddef|stdint)\.h")  # in the C header
 INTRINSICS = re.compile(r"(immintrin|arm_neon|x86intrin)\.h")
 CUDA = re.compile(r"(cuda|cub|cooperative_groups|mma|nv)[a-zA-Z_0-9]*(\.h|/.*)?")
 
@@ -52,6 +57,8 @@ def reachable(folder):
 
 def check_quoted(folder, target, exists):
     """Why the folder may not include "target", or None."""
+    if target.startswith("carat/"):
+        return None if (ROOT / "include" / target).is_file() else f'"{target}" is not a path below include/'
     if not exists(target):
         return f'"{target}" is not a path below src/'
     used = target.split("/")[0]
@@ -64,7 +71,7 @@ def check_angled(folder, suffix, target):
     """Why a file of the folder may not include <target>, or None."""
     if STANDARD.fullmatch(target) or SYSTEM.fullmatch(target) or INTRINSICS.fullmatch(target):
         return None
-    if folder == "cuda" and CUDA.fullmatch(target):
+    if folder == "cuda" and CUDA.fullmatch(target) or folder == "carat" and C.fullmatch(target):
         return None
     if not any(target.startswith(prefix) for prefix in THIRD_PARTY.get(folder, [])):
         return f"{folder} must not include the third-party header <{target}>"
@@ -93,12 +100,13 @@ def check_source(path, text, exists):
 
 def main():
     source = ROOT / "src"
-    files = [path for path in sorted(source.rglob("*")) if path.suffix in {".h", ".cc", ".cu", ".cuh"}]
+    files = [(root, path) for root in (ROOT / "include", source) for path in sorted(root.rglob("*"))
+             if path.suffix in {".h", ".cc", ".cu", ".cuh"}]
     count = 0
-    for path in files:
-        relative = path.relative_to(source).as_posix()
+    for root, path in files:
+        relative = path.relative_to(root).as_posix()
         for problem in check_source(relative, path.read_text(), lambda target: (source / target).is_file()):
-            print(f"src/{relative}: {problem}")
+            print(f"{root.name}/{relative}: {problem}")
             count += 1
     print(f"includes: {len(files)} files, {count} problems")
     return 1 if count else 0

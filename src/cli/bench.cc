@@ -11,14 +11,16 @@
 #include <utility>
 #include <vector>
 
+#include "api/engine_setup.h"
+#include "api/loaded_model.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "cli/commands.h"
-#include "cli/loaded_model.h"
 #include "cli/progress.h"
 #include "cli/read_bandwidth.h"
 #include "cli/streams.h"
 #include "cli/units.h"
+#include "engine/engine.h"
 
 namespace carat {
 namespace {
@@ -168,14 +170,15 @@ Measurement measure_model(const BenchOptions& options) {
   const int context = options.context.value_or(options.prompt);
   Measurement m;
   const auto start = Clock::now();
-  LoadedModel model = load_model(options.model);
+  LoadedModel model = load_model(options.model, warning_printer(false));
   const int32_t bos = bos_token(model);
   const int longest = longest_sequence(options, model.plan.max_positions);
-  const RunnerOptions limits = size_kv(model.plan.kv_groups, longest, options.batch,
-                                       std::max(options.batch, std::min(options.prompt, 512)));
+  const RunnerOptions limits = exact_kv(model.plan, options.device, longest, options.batch,
+                                        std::max(options.batch, std::min(options.prompt, 512)));
   EngineOptions settings = engine_options(model);
   settings.slowdown = 0;  // prefill is timed by itself
-  Engine engine(make_runner(std::move(model.plan), limits, options.device, options.quiet), nullptr, settings);
+  Engine engine(make_runner(std::move(model.plan), limits, options.device, loading_bar(options.quiet)),
+                nullptr, settings);
   m.load_s = seconds_since(start);
   m.threads = reading_threads(options.device);
   const MemoryUse loaded = memory_use();

@@ -6,13 +6,15 @@
 #include <span>
 #include <utility>
 
+#include "api/engine_setup.h"
+#include "api/loaded_model.h"
 #include "base/error.h"
 #include "base/utf8.h"
 #include "cli/commands.h"
-#include "cli/loaded_model.h"
 #include "cli/progress.h"
 #include "cli/reference.h"
 #include "cli/streams.h"
+#include "engine/engine.h"
 #include "engine/logit_comparison.h"
 #include "engine/score.h"
 
@@ -74,10 +76,10 @@ class Checker {
   }
 
   static Engine make_engine(LoadedModel model, const CheckOptions& options, int context, int chunk) {
-    const RunnerOptions limits = size_kv(model.plan.kv_groups, context, 1, chunk);
+    const RunnerOptions limits = exact_kv(model.plan, options.device, context, 1, chunk);
     const EngineOptions settings = engine_options(model);
-    return Engine(make_runner(std::move(model.plan), limits, options.device, options.quiet), nullptr,
-                  settings);
+    return Engine(make_runner(std::move(model.plan), limits, options.device, loading_bar(options.quiet)),
+                  nullptr, settings);
   }
 
   void compare_logits(const PromptReference& reference, Progress& progress, PromptResult& result) {
@@ -214,7 +216,7 @@ std::string text_line(const PromptResult& r, double tolerance) {
 }  // namespace
 
 int check_command(const CheckOptions& options) {
-  LoadedModel model = load_model(options.model, options.quiet);
+  LoadedModel model = load_model(options.model, warning_printer(options.quiet));
   const auto prompts = select(read_reference(options.reference, model.plan.vocab), options);
   const int context = longest(prompts, options, model.plan.max_positions);
   const bool approximate = quantized(model.plan, options.device.format);

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
-#include <initializer_list>
 #include <new>
 #include <sstream>
 #include <string>
@@ -15,6 +14,8 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "cli/commands.h"
+#include "cli/engine_flags.h"
+#include "cli/flags.h"
 #include "cli/help.h"
 #include "cli/option_values.h"
 #include "cli/signals.h"
@@ -29,6 +30,7 @@ constexpr int kError = 1, kUsage = 2;
 /// All commands: one is parsed, then run.
 struct CommandLine {
   RunOptions run;
+  BatchOptions batch;
   std::string run_source;
   TokenizeOptions tokenize;
   InspectOptions inspect;
@@ -41,41 +43,6 @@ struct CommandLine {
 
 const char* const kModelHelp = "directory, or org/name in the Hugging Face cache";
 const char* const kExit = "print this help";
-constexpr int kMostTokens = 1 << 30, kMostThreads = 1024, kMostSequences = 4096;
-
-CLI::Option* checked(CLI::Option* option, ValueCheck check) {
-  return option->transform(CLI::Validator(std::move(check), ""));
-}
-
-CLI::Option* add_text(CLI::App* command, const std::string& name, auto& value, const std::string& meaning) {
-  return command->add_option(name, value, meaning)->type_name("TEXT");
-}
-
-/// A whole number from `least` to `most`.
-CLI::Option* add_count(CLI::App* command, const std::string& name, auto& value, const std::string& meaning,
-                       int least, int most) {
-  return checked(command->add_option(name, value, meaning), whole_number(least, most))->type_name("N");
-}
-
-CLI::Option* add_number(CLI::App* command, const std::string& name, auto& value, const std::string& meaning,
-                        double least, double most) {
-  return checked(command->add_option(name, value, meaning), real_number(least, most))->type_name("X");
-}
-
-CLI::Option* add_choice(CLI::App* command, const std::string& name, std::string& value,
-                        const std::string& meaning, std::initializer_list<const char*> words) {
-  return checked(command->add_option(name, value, meaning), one_of(words))->type_name("NAME");
-}
-
-CLI::Option* add_model(CLI::App* command, std::string& model, const std::string& more = "") {
-  return checked(command->add_option("MODEL", model, kModelHelp + more),
-                 not_empty("a directory, or org/name in the Hugging Face cache"));
-}
-
-CLI::Option* add_file(CLI::App* command, const std::string& name, auto& value, const std::string& meaning) {
-  return checked(command->add_option(name, value, meaning), not_empty("the name of a file"))
-      ->type_name("FILE");
-}
 
 CLI::App* add_command(CLI::App& app, const char* name, const char* meaning) {
   CLI::App* command = app.add_subcommand(name, meaning)->group("Commands");
@@ -93,55 +60,6 @@ void finish_command(CLI::App* command, const std::string& footer) {
   let_last_win(command);
   command->set_help_flag("-h,--help", kExit);
   command->footer(footer);
-}
-
-/// Options can come from the environment too: --top-k from CARAT_TOP_K. Flags win. Only the variables of the
-/// command that runs are looked at.
-void read_from_environment(CLI::App* command, std::vector<CLI::Option*> options) {
-  command->preparse_callback([options = std::move(options)](std::size_t) {
-    for (CLI::Option* option : options) {
-      std::string name = "CARAT_" + option->get_lnames().front();
-      std::ranges::transform(name, name.begin(), [](unsigned char c) {
-        return c == '-' ? '_' : static_cast<char>(std::toupper(c));
-      });
-      option->envname(name);
-    }
-  });
-}
-
-std::vector<CLI::Option*> add_device_flags(CLI::App* command, DeviceOptions& device) {
-  const auto known = [](std::string& name) -> std::string {
-    return is_device_name(name) ? "" : "must be cpu, ref or cuda:N, not " + in_quotes(name, 40);
-  };
-  std::vector<CLI::Option*> options{
-      checked(command->add_option("--device", device.device, "what computes: cpu, ref or cuda:N"), known)
-          ->type_name("NAME")
-          ->capture_default_str(),
-      add_count(command, "-t,--threads", device.threads, "cpu: threads (default: one per core)", 0,
-                kMostThreads),
-      add_choice(command, "--format", device.format,
-                 "cpu, cuda: weights as bf16, int8 or int4 (default: as stored)", {"bf16", "int8", "int4"}),
-      add_choice(command, "--isa", device.isa, "cpu: scalar, avx2, avx512 or neon (default: the best here)",
-                 {"scalar", "avx2", "avx512", "neon"}),
-      checked(
-          command->add_flag("--mmap", device.mmap, "cpu: read the files in place instead of repacking them"),
-          truth_value())};
-  for (CLI::Option* option : options) option->group("Device");
-  return options;
-}
-
-void add_sampling_flags(CLI::App* command, RunOptions& o) {
-  const auto options = {
-      add_number(command, "--temp,--temperature", o.temperature, "0 for the likeliest token always", 0, 1e4),
-      add_count(command, "--top-k", o.top_k, "draw from the N likeliest; 0 for all", 0, kMostTokens),
-      add_number(command, "--top-p", o.top_p, "draw from the likeliest that have this probability together",
-                 0, 1),
-      add_number(command, "--min-p", o.min_p, "draw from those this likely relative to the best", 0, 1),
-      add_number(command, "--repeat-penalty", o.repetition_penalty, "above 1: fewer repetitions; 1 for none",
-                 1e-3, 1e3),
-      checked(command->add_option("--seed", o.seed, "same seed, same text (default: random)"), seed_number())
-          ->type_name("N")};
-  for (CLI::Option* option : options) option->group("Sampling (defaults: the checkpoint's)");
 }
 
 /// --prompt, --file and "-" exclude each other; what is typed wins over what the environment says.
@@ -192,41 +110,41 @@ void check_run(const CLI::App& command, RunOptions& run, std::string source) {
 
 void add_run(CLI::App& app, CommandLine& line) {
   RunOptions& o = line.run;
-  CLI::App* command = add_command(app, "run", "stream the reply to a prompt");
+  CLI::App* command = add_command(app, "run", "stream the reply to a prompt, or chat");
   add_model(command, o.model, " (default: the bundled demo)");
   command->add_option("SOURCE", line.run_source)->group("");  // "-", see check_run()
   const auto text = {
       add_text(command, "-p,--prompt", o.prompt, "the prompt"),
       add_file(command, "-f,--file", o.prompt_file, "file with the prompt; - for standard input"),
+      add_text(command, "--system", o.system, "what a chat model is told before the conversation"),
       command->add_flag("--raw", o.raw, "continue the text as it is, without a chat turn"),
-      command->add_flag("--think", o.think, "let a chat model think first; shown dimmed, not with -q")};
+      command->add_flag("--think", o.generation.think,
+                        "let a chat model think first; shown dimmed, not with -q"),
+      command->add_flag("--show-thinking", o.show_thinking, "in a chat: thoughts in full, not folded")};
   for (CLI::Option* option : text) option->group("Prompt");
   const auto length = {
-      add_count(command, "-n,--max-tokens", o.max_tokens, "tokens to generate at most", 1, kMostTokens)
+      add_count(command, "-n,--max-tokens", o.generation.max_tokens, "tokens to generate at most", 1,
+                kMostTokens)
           ->capture_default_str(),
-      add_count(command, "-c,--context,--ctx-size,--max-model-len", o.context,
-                "tokens of prompt and reply together (default: as needed)", 1, kMostTokens),
-      checked(add_text(command, "--stop", o.stop, "end the reply before this text; may be repeated"),
-              not_empty("the text to stop at"))
+      checked(
+          add_text(command, "--stop", o.generation.stop, "end the reply before this text; may be repeated"),
+          not_empty("the text to stop at"))
           ->allow_extra_args(false),
-      command->add_flag("--ignore-eos", o.ignore_eos, "don't stop where the model does")};
+      command->add_flag("--ignore-eos", o.generation.ignore_eos, "don't stop where the model does")};
   for (CLI::Option* option : length) option->group("Length");
-  add_sampling_flags(command, o);
-  const auto speed = {
-      add_choice(command, "--draft", o.draft,
-                 "guess tokens ahead from repeats in the text; changes the speed, never the reply",
-                 {"ngram", "suffix"}),
-      add_count(command, "--draft-tokens", o.draft_tokens, "guess up to N at once", 1, 64)
-          ->capture_default_str()};
-  for (CLI::Option* option : speed) option->group("Speed");
-  add_device_flags(command, o.device);
+  add_sampling_flags(command, o.generation);
+  add_context_flag(command, o.engine, "tokens of prompt and reply together (default: as needed)");
+  add_draft_flags(command, o.engine);
+  add_device_flags(command, o.engine.device);
   command->add_flag("-q,--quiet", o.quiet, "nothing on stderr but errors")->group("Other");
   std::vector<CLI::Option*> flags =
       command->get_options([](CLI::Option* option) { return option->nonpositional(); });
   read_from_environment(command, std::move(flags));
   finish_command(command,
                  "Every option can come from the environment: CARAT_TOP_K=40 is --top-k 40.\n\n"
+                 "Without a prompt, on a terminal, it chats; /help there tells more.\n\n"
                  "Examples:\n"
+                 "  carat run google/gemma-4-E2B-it\n"
                  "  carat run -p \"Once upon a time\"\n"
                  "  carat run google/gemma-4-E2B-it -p \"Why is the sky blue?\" -n 200\n"
                  "  git diff | carat run google/gemma-4-E2B-it -f -");
@@ -235,6 +153,29 @@ void add_run(CLI::App& app, CommandLine& line) {
     check_run(*command, line.run, line.run_source);
     line.chosen = [&run = line.run] { return run_command(run); };
   });
+}
+
+void add_batch(CLI::App& app, CommandLine& line) {
+  BatchOptions& o = line.batch;
+  o.engine.max_sequences = 64;
+  CLI::App* command = add_command(app, "batch", "answer a file of requests, as many at once as fit");
+  add_model(command, o.model)->required();
+  add_file(command, "IN", o.input, "a JSON object per line, with \"prompt\" or \"messages\"")->required();
+  add_file(command, "OUT", o.output, "replies, a JSON object per line; what it has already isn't done again")
+      ->required();
+  command->add_flag("--raw", o.raw, "\"prompt\" is continued as it is, without a chat turn");
+  command->add_flag("--think", o.generation.think, "let a chat model think first");
+  add_count(command, "-n,--max-tokens", o.generation.max_tokens, "tokens of a reply at most", 1, kMostTokens)
+      ->capture_default_str();
+  add_sampling_flags(command, o.generation);
+  read_from_environment(command, add_engine_flags(command, o.engine));
+  command->add_flag("-q,--quiet", o.quiet, "nothing on stderr but errors");
+  finish_command(command,
+                 "Options are for what a request doesn't say. Replies come in the order in which they end; "
+                 "\"index\" is the line of the request, from 0. After an interruption the same command goes "
+                 "on where it stopped.\n\n"
+                 "Example:\n  carat batch google/gemma-4-E2B-it questions.jsonl answers.jsonl");
+  command->callback([&] { line.chosen = [&o] { return batch_command(o); }; });
 }
 
 void add_tokenize(CLI::App& app, CommandLine& line) {
@@ -389,6 +330,7 @@ int run_command_line(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer("carat COMMAND --help tells more. Try: carat run -p \"Once upon a time\"");
   add_run(app, line);
+  add_batch(app, line);
   add_tokenize(app, line);
   add_inspect(app, line);
   add_check(app, line);

@@ -6,27 +6,33 @@
 #include <string>
 #include <vector>
 
-#include "cli/backend.h"
+#include "api/engine_setup.h"
+#include "carat/request.h"
 
 namespace carat {
 
-/// `carat run`: streams the reply to a prompt.
+/// `carat run`: streams the reply to a prompt; without one, on a terminal, chats.
 struct RunOptions {
-  std::string model;  // empty: the bundled demo
-  DeviceOptions device;
-  int context = 0;  // tokens of prompt and reply together; 0: what this prompt and max_tokens need
+  std::string model;                               // empty: the bundled demo
+  EngineSetup engine;                              // engine.context = 0: what this prompt and max_tokens need
   std::optional<std::string> prompt, prompt_file;  // neither: standard input
   bool prompt_from_stdin = false;                  // asked for, so also when it is a terminal
-  int max_tokens = 512;
-  std::optional<float> temperature, top_p, min_p, repetition_penalty;  // unset: the checkpoint's defaults
-  std::optional<int> top_k;
-  std::optional<uint64_t> seed;
-  std::vector<std::string> stop;
-  std::string draft;  // "ngram", "suffix"; empty: none
-  int draft_tokens = 8;
-  bool raw = false, think = false, ignore_eos = false, quiet = false;
+  std::optional<std::string> system;
+  GenerationOptions generation;
+  bool raw = false, show_thinking = false, quiet = false;
 };
 int run_command(const RunOptions& options);
+/// The chat of `carat run`. Standard input and standard error are a terminal.
+int chat_command(const RunOptions& options);
+
+/// `carat batch`: a file of requests, as many at once as fit, into a file of replies.
+struct BatchOptions {
+  std::string model, input, output;
+  EngineSetup engine;
+  GenerationOptions generation;  // for what a request doesn't say
+  bool raw = false, quiet = false;
+};
+int batch_command(const BatchOptions& options);
 
 /// `carat tokenize`: text -> token ids.
 struct TokenizeOptions {

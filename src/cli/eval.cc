@@ -13,14 +13,16 @@
 #include <utility>
 #include <vector>
 
+#include "api/engine_setup.h"
+#include "api/loaded_model.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "base/utf8.h"
 #include "cli/commands.h"
-#include "cli/loaded_model.h"
 #include "cli/progress.h"
 #include "cli/streams.h"
 #include "engine/divergence.h"
+#include "engine/kv_pages.h"
 #include "engine/step_builder.h"
 #include "model/formats.h"
 
@@ -152,14 +154,15 @@ void check_options(const ModelPlan& plan, const EvalOptions& options) {
 }
 
 Evaluator make_evaluator(LoadedModel model, const EvalOptions& options) {
-  const RunnerOptions limits = size_kv(model.plan.kv_groups, options.context, 1, step_rows(model.plan.vocab));
+  const RunnerOptions limits =
+      exact_kv(model.plan, options.device, options.context, 1, step_rows(model.plan.vocab));
   std::unique_ptr<Runner> other;
   if (!options.against.empty()) {
     DeviceOptions device = options.device;
     device.format = options.against;
-    other = make_runner(model.plan, limits, device, options.quiet);
+    other = make_runner(model.plan, limits, device, loading_bar(options.quiet));
   }
-  return Evaluator(make_runner(std::move(model.plan), limits, options.device, options.quiet),
+  return Evaluator(make_runner(std::move(model.plan), limits, options.device, loading_bar(options.quiet)),
                    std::move(other), options.device.threads);
 }
 
@@ -180,7 +183,8 @@ std::vector<int32_t> read_tokens(const LoadedModel& model, const EvalOptions& op
   const std::string name = from_stdin ? "standard input" : options.text;
   const std::string text = from_stdin ? read_stdin() : read_file(options.text);
   if (!options.quiet) warn_of_invalid_utf8(text, name);
-  std::vector<int32_t> tokens = load_tokenizer(model, options.quiet)->encode(text, SpecialTokens::as_text);
+  std::vector<int32_t> tokens =
+      load_tokenizer(model, warning_printer(options.quiet))->encode(text, SpecialTokens::as_text);
   if (options.tokens > 0 && static_cast<std::size_t>(options.tokens) < tokens.size()) {
     tokens.resize(static_cast<std::size_t>(options.tokens));
   }
@@ -241,7 +245,7 @@ Summary evaluate(Evaluator& evaluator, const std::vector<int32_t>& tokens, int32
 }  // namespace
 
 int eval_command(const EvalOptions& options) {
-  LoadedModel model = load_model(options.model, options.quiet);
+  LoadedModel model = load_model(options.model, warning_printer(options.quiet));
   check_options(model.plan, options);
   const std::vector<int32_t> tokens = read_tokens(model, options);
   const int32_t bos = bos_token(model);

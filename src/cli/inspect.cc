@@ -6,9 +6,10 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "api/backend.h"
+#include "api/loaded_model.h"
 #include "base/utf8.h"
 #include "cli/commands.h"
-#include "cli/loaded_model.h"
 #include "cli/streams.h"
 #include "cli/units.h"
 #include "model/formats.h"
@@ -18,9 +19,6 @@ namespace carat {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-/// Of the default device: float32 beside weights as they are, float16 beside quantised ones.
-std::size_t kv_value_bytes(const ModelPlan& plan) { return is_quantized(stored_format(plan)) ? 2 : 4; }
 
 /// "int4 (head int8)".
 std::string format_of_weights(const ModelPlan& plan) {
@@ -90,7 +88,7 @@ std::size_t kv_bytes_per_token(const KvGroup& group, std::size_t value_bytes) {
 std::size_t kv_bytes(const ModelPlan& plan, int context) {
   std::size_t total = 0;
   for (const KvGroup& group : plan.kv_groups)
-    total += kv_bytes_per_token(group, kv_value_bytes(plan)) *
+    total += kv_bytes_per_token(group, kv_value_bytes(plan, {})) *
              static_cast<std::size_t>(group.window > 0 ? std::min(group.window, context) : context);
   return total;
 }
@@ -145,7 +143,7 @@ std::string json_report(LoadedModel& model) {
         {"kv_heads", plan.kv_groups[g].kv_heads},
         {"head_dim", plan.kv_groups[g].head_dim},
         {"window", plan.kv_groups[g].window > 0 ? Json(plan.kv_groups[g].window) : Json()},
-        {"kv_bytes_per_token", kv_bytes_per_token(plan.kv_groups[g], kv_value_bytes(plan))}};
+        {"kv_bytes_per_token", kv_bytes_per_token(plan.kv_groups[g], kv_value_bytes(plan, {}))}};
   for (const int context : contexts(plan.max_positions))
     memory.push_back(
         {{"context", context},
@@ -168,7 +166,7 @@ std::string json_report(LoadedModel& model) {
       {"weight_bytes", weights.bytes},
       {"per_layer_table_bytes", weights.per_layer_table_bytes},
       {"bytes_per_token", bytes_per_token(plan)},
-      {"kv_value_bytes", kv_value_bytes(plan)},
+      {"kv_value_bytes", kv_value_bytes(plan, {})},
       {"kv_groups", groups},
       {"memory", memory},
       {"layers", layers}};
@@ -237,10 +235,10 @@ std::string text_report(LoadedModel& model) {
   for (int g = 0; g < kKvGroups; ++g) {
     if (plan.kv_groups[g].layers == 0) continue;
     text += format(" %s %s", kGroupNames[g],
-                   size(kv_bytes_per_token(plan.kv_groups[g], kv_value_bytes(plan))).c_str());
+                   size(kv_bytes_per_token(plan.kv_groups[g], kv_value_bytes(plan, {}))).c_str());
     if (plan.kv_groups[g].window > 0) text += format(" (window %d)", plan.kv_groups[g].window);
   }
-  text += kv_value_bytes(plan) == 4 ? " (float32 values)" : " (float16 values)";
+  text += kv_value_bytes(plan, {}) == 4 ? " (float32 values)" : " (float16 values)";
   text += "\nmemory: weights " + size(weights.bytes - weights.per_layer_table_bytes);
   if (weights.per_layer_table_bytes > 0)
     text += " (and a per-layer table of " + size(weights.per_layer_table_bytes) +
@@ -255,7 +253,7 @@ std::string text_report(LoadedModel& model) {
 }  // namespace
 
 int inspect_command(const InspectOptions& options) {
-  LoadedModel model = load_model(options.model);
+  LoadedModel model = load_model(options.model, warning_printer(false));
   write_stdout(options.json ? json_report(model) : text_report(model));
   return 0;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 
 #include "base/utf8.h"
 
@@ -28,6 +29,11 @@ void Progress::update(double fraction) {
   std::fflush(stderr);
   drawn_ = true;
   last_drawn_ = now;
+}
+
+std::function<void(double fraction)> loading_bar(bool quiet) {
+  const auto bar = std::make_shared<Progress>("loading", quiet);
+  return [bar](double fraction) { bar->update(fraction); };
 }
 
 }  // namespace carat

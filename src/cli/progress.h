@@ -1,6 +1,7 @@
 // A progress bar on stderr, for work that takes long enough to wonder about.
 #pragma once
 #include <chrono>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -22,5 +23,8 @@ class Progress {
   bool enabled_, drawn_ = false;
   std::chrono::steady_clock::time_point last_drawn_{};
 };
+
+/// Shows how far the model is loaded; for make_runner() and whoever calls it.
+std::function<void(double fraction)> loading_bar(bool quiet);
 
 }  // namespace carat

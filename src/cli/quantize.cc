@@ -2,11 +2,11 @@
 #include <csignal>
 #include <string>
 
+#include "api/loaded_model.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "base/utf8.h"
 #include "cli/commands.h"
-#include "cli/loaded_model.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/streams.h"
@@ -36,7 +36,7 @@ struct Interrupted {};
 }  // namespace
 
 int quantize_command(const QuantizeOptions& options) {
-  const LoadedModel model = load_model(options.model, options.quiet);
+  const LoadedModel model = load_model(options.model, warning_printer(options.quiet));
   ThreadPool pool(options.threads);
   stop_on_signals();
   try {

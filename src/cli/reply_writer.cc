@@ -3,50 +3,49 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <string>
 
 #include "cli/streams.h"
 
 namespace carat {
 
-bool ReplyWriter::write(const TokenEvent& event) {
-  if (parser_)
-    show(parser_->push(event.token));
-  else
-    write_answer(event.text);
-  return reading_ && !(parser_ && parser_->stopped());
+bool ReplyWriter::write(std::string_view answer, std::string_view thought) {
+  write_thought(thought);
+  if (answer.empty() || !reading_) return reading_;
+  end_thought();
+  reading_ = write_stdout(answer);
+  last_ = answer.back();
+  return reading_;
 }
 
 bool ReplyWriter::finish() {
-  if (parser_) show(parser_->finish());
   end_thought();
   if (reading_ && last_ != '\n') reading_ = write_stdout("\n");
   return reading_;
 }
 
-void ReplyWriter::show(const OutputDelta& delta) {
-  write_thought(delta.reasoning);
-  write_answer(delta.content);
-}
-
-void ReplyWriter::write_answer(const std::string& text) {
-  if (text.empty() || !reading_) return;
-  end_thought();
-  reading_ = write_stdout(text);
-  last_ = text.back();
-}
-
-void ReplyWriter::write_thought(const std::string& text) {
-  if (text.empty() || quiet_) return;
-  if (!in_thought_ && ::isatty(STDERR_FILENO)) std::fputs("\x1b[2m", stderr);
+void ReplyWriter::write_thought(std::string_view text) {
+  if (text.empty() || thoughts_ == Thoughts::hidden) return;
+  const bool terminal = ::isatty(STDERR_FILENO);
+  if (!in_thought_) {
+    thought_began_ = std::chrono::steady_clock::now();
+    if (terminal) std::fputs("\x1b[2m", stderr);
+    if (thoughts_ == Thoughts::folded && terminal) std::fputs("thinking ...", stderr);
+  }
   in_thought_ = true;
-  std::fputs(text.c_str(), stderr);
+  if (thoughts_ == Thoughts::shown) std::fputs(std::string(text).c_str(), stderr);
   std::fflush(stderr);
 }
 
 void ReplyWriter::end_thought() {
   if (!in_thought_) return;
   in_thought_ = false;
-  std::fputs(::isatty(STDERR_FILENO) ? "\x1b[0m\n\n" : "\n\n", stderr);
+  const bool terminal = ::isatty(STDERR_FILENO);
+  if (thoughts_ == Thoughts::folded) {
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - thought_began_;
+    std::fprintf(stderr, "%s(thought for %.1f s)", terminal ? "\r\x1b[K" : "", took.count());
+  }
+  std::fputs(terminal ? "\x1b[0m\n\n" : "\n\n", stderr);
   std::fflush(stderr);
 }
 

@@ -1,35 +1,34 @@
-// Shows a reply while it is drawn: the answer on standard output, what the model thinks before it dimmed on
-// standard error. Used by `carat run`.
+// Shows a reply while it is drawn: the answer on standard output, what the model thinks before it on standard
+// error. Used by `carat run`, with a prompt and in a chat.
 #pragma once
-#include <optional>
-#include <string>
-#include <utility>
-
-#include "chat/output_parser.h"
-#include "engine/engine.h"
+#include <chrono>
+#include <string_view>
 
 namespace carat {
 
+enum class Thoughts {
+  hidden,
+  folded,  // a line that says that the model thinks, and then how long it did
+  shown    // dimmed
+};
+
 class ReplyWriter {
  public:
-  /// Without a parser the reply is text as the engine decodes it. `quiet` hides thoughts.
-  ReplyWriter(std::optional<OutputParser> parser, bool quiet) : parser_(std::move(parser)), quiet_(quiet) {}
+  explicit ReplyWriter(Thoughts thoughts) : thoughts_(thoughts) {}
 
-  /// False when nothing more is wanted: the reader of standard output is gone, or a stop string was found.
-  bool write(const TokenEvent& event);
-  /// What is held back, and a newline at the end. False when the reader of standard output is gone.
+  /// What has come of the reply. False when the reader of standard output is gone.
+  bool write(std::string_view answer, std::string_view thought);
+  /// A newline at the end. False when the reader of standard output is gone.
   bool finish();
 
  private:
-  void show(const OutputDelta& delta);
-  void write_answer(const std::string& text);
-  void write_thought(const std::string& text);
+  void write_thought(std::string_view text);
   void end_thought();
 
-  std::optional<OutputParser> parser_;
-  bool quiet_;
+  Thoughts thoughts_;
   bool reading_ = true;
   bool in_thought_ = false;
+  std::chrono::steady_clock::time_point thought_began_{};
   char last_ = '\n';  // of the answer
 };
 

@@ -67,6 +67,11 @@ void print_message(std::string_view message) {
   std::fprintf(stderr, "carat: %s\n", printable(message).c_str());
 }
 
+std::function<void(const std::string&)> warning_printer(bool quiet) {
+  if (quiet) return {};
+  return [](const std::string& warning) { print_message("warning: " + warning); };
+}
+
 std::string read_stdin() { return read_all(STDIN_FILENO, "standard input"); }
 
 bool LineReader::next(std::string& line) {

@@ -1,6 +1,7 @@
 // Standard input and output as the commands use them.
 #pragma once
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -38,5 +39,8 @@ std::string read_file(const std::filesystem::path& path);
 /// "carat: MESSAGE" on standard error, on one line and unable to drive a terminal, whatever a file or a user
 /// put into it. All errors and warnings go through here.
 void print_message(std::string_view message);
+
+/// Prints "carat: warning: ..."; empty when `quiet`. For load_model() and load_tokenizer().
+std::function<void(const std::string&)> warning_printer(bool quiet);
 
 }  // namespace carat

@@ -2,10 +2,10 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "api/loaded_model.h"
 #include "base/error.h"
 #include "base/utf8.h"
 #include "cli/commands.h"
-#include "cli/loaded_model.h"
 #include "cli/streams.h"
 
 namespace carat {

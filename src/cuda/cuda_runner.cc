@@ -373,4 +373,12 @@ std::unique_ptr<Runner> make_cuda_runner(ModelPlan plan, const RunnerOptions& op
   return std::make_unique<cuda::CudaRunner>(std::move(plan), options, device, cuda);
 }
 
+std::size_t free_cuda_bytes_beside_weights(ModelPlan plan, const CudaOptions& cuda) {
+  const cuda::Device device(cuda.device);
+  std::size_t free = 0, total = 0;
+  cuda::check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  const std::size_t weights = cuda::weight_bytes(plan, cuda::wanted_format(cuda.format));
+  return free > weights ? free - weights : 0;
+}
+
 }  // namespace carat

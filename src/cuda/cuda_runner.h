@@ -1,5 +1,6 @@
 // The CUDA backend. A build without nvcc has the same function, which throws Error{unavailable}.
 #pragma once
+#include <cstddef>
 #include <memory>
 #include <string>
 
@@ -19,6 +20,9 @@ struct CudaOptions {
 
 std::unique_ptr<Runner> make_cuda_runner(ModelPlan plan, const RunnerOptions& options,
                                          const CudaOptions& cuda);
+
+/// Bytes of the device's memory that stay free once the weights of `plan` are in it; 0 when they don't fit.
+std::size_t free_cuda_bytes_beside_weights(ModelPlan plan, const CudaOptions& cuda);
 
 /// Bytes per second at which the device reads its memory when it does nothing else: what bounds decoding.
 double measure_cuda_read_bandwidth(const CudaOptions& cuda);

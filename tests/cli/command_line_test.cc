@@ -89,7 +89,7 @@ TEST(CommandLine, ValuesOutsideTheirRangeNameFlagAndLimits) {
 }
 
 TEST(CommandLine, UnknownWordsAreNamedWithWhatIsNear) {
-  const std::string commands = "commands: run, tokenize, inspect, check, bench, quantize, eval";
+  const std::string commands = "commands: run, batch, tokenize, inspect, check, bench, quantize, eval";
   expect_one_line_error(run_program({}), 2, commands);
   expect_one_line_error(run_program({"juggle"}), 2, "unknown command \"juggle\"; " + commands);
   expect_one_line_error(run_program({"inspct"}), 2,
@@ -158,7 +158,7 @@ TEST(CommandLine, NamesCannotDriveATerminal) {
 
 TEST(CommandLine, ContextBeyondTheModelIsRefusedWithTheNumbers) {
   expect_one_line_error(run_program({"run", "-p", "x", "-c", "9000"}), 1,
-                        "--context 9000: the model has only 8192 positions");
+                        "a context of 9000: the model has only 8192 positions");
   expect_one_line_error(run_program({"eval", kDemoModel, "-", "-c", "9000"}, "text"), 1,
                         "--context 9000: the model has only 8192 positions");
   expect_one_line_error(run_program({"bench", kDemoModel, "--context", "8190", "-n", "9"}), 1,

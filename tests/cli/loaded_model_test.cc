@@ -1,5 +1,3 @@
-#include "cli/loaded_model.h"
-
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>

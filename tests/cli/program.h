@@ -49,7 +49,8 @@ class Program {
           ::open(err_path().c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
   }
 
-  void interrupt() const { ::kill(pid_, SIGINT); }
+  void interrupt() const { signal(SIGINT); }
+  void signal(int number) const { ::kill(pid_, number); }
 
   Finished wait() {
     int status = 0;

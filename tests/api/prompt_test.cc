@@ -1,16 +1,23 @@
-#include "cli/prompt.h"
+#include "api/prompt.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "cli/program.h"
+#include "api/demo_model.h"
 #include "support/expect_error.h"
+#include "support/temp_directory.h"
 
 namespace carat {
 namespace {
 
 constexpr int32_t kBos = 2;
+
+std::vector<int32_t> encode_turn(const ChatTemplate& chat_template, std::string_view text, bool think) {
+  Conversation conversation;
+  conversation.messages = jinja::Value::list({text_message("user", text)});
+  return encode_chat(chat_template, std::move(conversation), think);
+}
 
 class Prompt : public ::testing::Test {
  protected:
@@ -53,7 +60,7 @@ TEST_F(Prompt, TextThatIsNotUtf8IsReplaced) {
 
 TEST_F(Prompt, ThinkingNeedsATemplateThatKnowsIt) {
   directory_.write("chat_template.jinja", "{{ messages[0].content }}");
-  expect_error(ErrorKind::invalid_argument, {"--think"}, [&] { turn("Hello", true); });
+  expect_error(ErrorKind::invalid_argument, {"no thinking"}, [&] { turn("Hello", true); });
 }
 
 }  // namespace

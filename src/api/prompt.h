@@ -1,12 +1,12 @@
-// Text of the user -> prompt ids of a checkpoint: continued as it is, or as the user's turn of a chat.
+// Text of the user -> prompt ids of a checkpoint: continued as it is, or as turns of a chat.
 #pragma once
 #include <cstdint>
 #include <memory>
 #include <string_view>
 #include <vector>
 
+#include "api/loaded_model.h"
 #include "chat/chat_template.h"
-#include "cli/loaded_model.h"
 #include "text/tokenizer.h"
 
 namespace carat {
@@ -16,9 +16,15 @@ namespace carat {
 std::shared_ptr<const ChatTemplate> load_chat_template(const LoadedModel& model,
                                                        std::shared_ptr<const Tokenizer> tokenizer);
 
-/// The user's turn and the beginning of the model's. `text` is text all through. Throws
-/// Error{invalid_argument} for `think` when the template has no thinking.
-std::vector<int32_t> encode_turn(const ChatTemplate& chat_template, std::string_view text, bool think);
+/// Throws Error{unsupported} for null.
+void require_chat_model(const ChatTemplate* chat_template);
+
+/// A message whose content is `text` all through, for Conversation::messages.
+jinja::Value text_message(std::string_view role, std::string_view text);
+
+/// The conversation and the beginning of the model's turn. Throws Error{invalid_argument} for what is wrong
+/// with the messages, and for `think` when the template has no thinking.
+std::vector<int32_t> encode_chat(const ChatTemplate& chat_template, Conversation conversation, bool think);
 
 /// Exactly one bos. The text may name special tokens.
 std::vector<int32_t> encode_continuation(const Tokenizer& tokenizer, std::string_view text, int32_t bos);

@@ -1,4 +1,4 @@
-#include "cli/prompt.h"
+#include "api/prompt.h"
 
 #include <filesystem>
 #include <system_error>
@@ -33,16 +33,23 @@ std::shared_ptr<const ChatTemplate> load_chat_template(const LoadedModel& model,
   return chat_template->kind() == ChatTemplate::Kind::checkpoint ? chat_template : nullptr;
 }
 
-std::vector<int32_t> encode_turn(const ChatTemplate& chat_template, std::string_view text, bool think) {
-  if (think && !chat_template.can_think())
-    fail(ErrorKind::invalid_argument, "--think: the chat template of this checkpoint has no thinking");
+void require_chat_model(const ChatTemplate* chat_template) {
+  if (!chat_template)
+    fail(ErrorKind::unsupported, "this checkpoint is no chat model: it has no chat template");
+}
+
+jinja::Value text_message(std::string_view role, std::string_view text) {
   jinja::Map message;
-  message.set("role", jinja::Value::text("user", Origin::user));
+  message.set("role", jinja::Value::text(role, Origin::user));
   message.set("content", jinja::Value::text(replace_invalid_utf8(text), Origin::user));
-  Conversation chat;
-  chat.messages = jinja::Value::list({jinja::Value::map(std::move(message))});
-  chat.variables.set("enable_thinking", jinja::Value::boolean(think));
-  return chat_template.encode(chat_template.render(chat));
+  return jinja::Value::map(std::move(message));
+}
+
+std::vector<int32_t> encode_chat(const ChatTemplate& chat_template, Conversation conversation, bool think) {
+  if (think && !chat_template.can_think())
+    fail(ErrorKind::invalid_argument, "the chat template of this checkpoint has no thinking");
+  conversation.variables.set("enable_thinking", jinja::Value::boolean(think));
+  return chat_template.encode(chat_template.render(conversation));
 }
 
 std::vector<int32_t> encode_continuation(const Tokenizer& tokenizer, std::string_view text, int32_t bos) {

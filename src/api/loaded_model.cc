@@ -1,13 +1,11 @@
-#include "cli/loaded_model.h"
+#include "api/loaded_model.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <system_error>
 #include <utility>
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "cli/streams.h"
 #include "io/hub.h"
 #include "model/gemma4_plan.h"
 
@@ -22,21 +20,18 @@ void add_missing(std::vector<int32_t>& set, const std::vector<int32_t>& more) {
 /// Some exporters round the vocabulary up for the sake of matrix sizes.
 bool is_padding(int pieces, int vocab) { return vocab - pieces < 256 && vocab % 64 == 0; }
 
-void warn_of_vocabulary(const std::filesystem::path& file, int pieces, int vocab) {
+void warn_of_vocabulary(const WarningSink& warn, const std::filesystem::path& file, int pieces, int vocab) {
   if (pieces == vocab || is_padding(pieces, vocab)) return;
-  print_message("warning: " + file.string() + " has " + std::to_string(pieces) +
-                " pieces, the model's vocabulary " + std::to_string(vocab) +
-                "; tokens beyond the tokenizer's have no text");
+  warn(file.string() + " has " + std::to_string(pieces) + " pieces, the model's vocabulary " +
+       std::to_string(vocab) + "; tokens beyond the tokenizer's have no text");
 }
 
-void warn_of_bos(const LoadedModel& model, const Tokenizer& tokenizer) {
+void warn_of_bos(const WarningSink& sink, const LoadedModel& model, const Tokenizer& tokenizer) {
   const int32_t used = model.generation.bos_token_id.value_or(model.config.bos_token_id);
   const int32_t of_tokenizer = tokenizer.find("<bos>");
   const auto warn = [&](const char* file, int32_t other) {
-    print_message("warning: bos is " + std::to_string(other) + " in " + file + ", but " +
-                  std::to_string(used) + " in " +
-                  (model.generation.bos_token_id ? "generation_config.json" : "config.json") +
-                  ", which is used");
+    sink("bos is " + std::to_string(other) + " in " + file + ", but " + std::to_string(used) + " in " +
+         (model.generation.bos_token_id ? "generation_config.json" : "config.json") + ", which is used");
   };
   if (model.config.bos_token_id != used && model.config.bos_token_id >= 0)
     warn("config.json", model.config.bos_token_id);
@@ -53,28 +48,16 @@ std::shared_ptr<const Tokenizer> open_tokenizer(const std::filesystem::path& dir
 
 }  // namespace
 
-LoadedModel load_model(const std::string& model, bool quiet) {
+LoadedModel load_model(const std::string& model, const WarningSink& warn) {
   LoadedModel loaded;
   loaded.directory = find_model(model);
   loaded.config = load_model_config(loaded.directory);
   loaded.generation = load_generation_config(loaded.directory, loaded.config.vocab_size);
   loaded.checkpoint = Checkpoint::open(loaded.directory);
   loaded.plan = make_plan(loaded.config, loaded.checkpoint);
-  if (quiet) return loaded;
-  for (const std::string& warning : loaded.config.warnings) print_message("warning: " + warning);
+  if (!warn) return loaded;
+  for (const std::string& warning : loaded.config.warnings) warn(warning);
   return loaded;
-}
-
-std::filesystem::path find_demo_model() {
-  if (const char* chosen = std::getenv("CARAT_DEMO_MODEL"); chosen && *chosen) return chosen;
-  std::error_code error;  // exists() and read_symlink() only report: a place that can't be read has no model
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
-  const auto installed = program.parent_path().parent_path() / "share/carat/models/demo";
-  const std::filesystem::path source_tree = CARAT_DEMO_MODEL_SOURCE;
-  for (const auto& place : {installed, source_tree})
-    if (std::filesystem::exists(place / "config.json", error)) return place;
-  fail(ErrorKind::not_found, "the demo model is neither in ", installed.string(), " nor in ",
-       source_tree.string(), "; name a MODEL or set CARAT_DEMO_MODEL");
 }
 
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& model) {
@@ -83,7 +66,7 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& model) {
   return open_tokenizer(find_model(model));
 }
 
-std::shared_ptr<const Tokenizer> load_tokenizer(const LoadedModel& model, bool quiet) {
+std::shared_ptr<const Tokenizer> load_tokenizer(const LoadedModel& model, const WarningSink& warn) {
   auto tokenizer = open_tokenizer(model.directory);
   const auto file = model.directory / "tokenizer.json";
   const int pieces = tokenizer->vocab_size(), vocab = model.config.vocab_size;
@@ -91,9 +74,9 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const LoadedModel& model, bool q
     fail(ErrorKind::corrupt, file.string(), ": ", pieces, " pieces, but the model's vocabulary has only ",
          vocab, "; it is of another model");
   }
-  if (quiet) return tokenizer;
-  warn_of_vocabulary(file, pieces, vocab);
-  warn_of_bos(model, *tokenizer);
+  if (!warn) return tokenizer;
+  warn_of_vocabulary(warn, file, pieces, vocab);
+  warn_of_bos(warn, model, *tokenizer);
   return tokenizer;
 }
 

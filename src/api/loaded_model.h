@@ -1,10 +1,11 @@
-// MODEL on the command line -> everything that the commands need of a checkpoint.
+// The name of a model -> everything that its users need of a checkpoint. For the program and the public API.
 #pragma once
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
-#include "engine/engine.h"
+#include "engine/engine_options.h"
 #include "io/model_config.h"
 #include "io/safetensors.h"
 #include "model/gemma4.h"
@@ -20,17 +21,15 @@ struct LoadedModel {
   ModelPlan plan;
 };
 
-/// `model`: a directory or "org/name"; see io/hub.h. Warnings go to standard error unless `quiet`. Throws
-/// Error as the loaders do.
-LoadedModel load_model(const std::string& model, bool quiet = false);
+/// Gets what is doubtful about a checkpoint, one line each. Empty for callers that don't want to know.
+using WarningSink = std::function<void(const std::string& warning)>;
 
-/// The demo model that comes with the program: $CARAT_DEMO_MODEL, else share/carat/models/demo beside the
-/// program's directory, else the source tree it was built from. Throws Error{not_found}.
-std::filesystem::path find_demo_model();
+/// `model`: a directory or "org/name"; see io/hub.h. Throws Error as the loaders do.
+LoadedModel load_model(const std::string& model, const WarningSink& warn);
 
 /// The checkpoint's own tokenizer. Throws Error{corrupt} when it has pieces for which the model has no
-/// embedding; warns, unless `quiet`, when it has fewer, and when the files disagree about bos.
-std::shared_ptr<const Tokenizer> load_tokenizer(const LoadedModel& model, bool quiet);
+/// embedding; warns when it has fewer, and when the files disagree about bos.
+std::shared_ptr<const Tokenizer> load_tokenizer(const LoadedModel& model, const WarningSink& warn);
 
 /// `model` as for load_model(), or a tokenizer.json.
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& model);

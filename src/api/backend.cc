@@ -1,14 +1,18 @@
-#include "cli/backend.h"
+#include "api/backend.h"
 
 #include <charconv>
+#include <utility>
 
+#include "api/loaded_model.h"
 #include "base/cpu_count.h"
 #include "base/error.h"
+#include "base/huge_pages.h"
 #include "base/utf8.h"
-#include "cli/progress.h"
 #include "cpu/cpu_runner.h"
 #include "cuda/cuda_runner.h"
 #include "model/formats.h"
+#include "model/gemma4_plan.h"
+#include "model/quantized_checkpoint.h"
 #include "ref/ref_runner.h"
 
 namespace carat {
@@ -43,6 +47,18 @@ void refuse_format_in_place(const ModelPlan& plan, const DeviceOptions& options)
        "; drop --mmap or --format ", options.format);
 }
 
+/// What the CPU backend copies into its own memory: all but the tables, of which it reads single rows.
+std::size_t repacked_bytes(ModelPlan& plan, const DeviceOptions& options) {
+  std::size_t bytes = 0;
+  for_each_linear(plan, [&](const std::string& role, const Linear& w) {
+    if (role == "embed" || role == "ple_table") return;
+    Linear packed = w;
+    if (!options.format.empty()) packed.format = format_of_role(role, w.format, parse_format(options.format));
+    bytes += size_bytes(packed);
+  });
+  return bytes;
+}
+
 }  // namespace
 
 bool is_device_name(const std::string& device) {
@@ -50,12 +66,10 @@ bool is_device_name(const std::string& device) {
 }
 
 std::unique_ptr<Runner> make_runner(ModelPlan plan, const RunnerOptions& limits, const DeviceOptions& options,
-                                    bool quiet) {
+                                    const LoadProgress& progress) {
   if (options.device == "cpu") {
     refuse_format_in_place(plan, options);
-    Progress progress("loading", quiet);
-    const auto update = [&](double fraction) { progress.update(fraction); };
-    const CpuOptions cpu{options.threads, options.isa, options.format, options.mmap, update};
+    const CpuOptions cpu{options.threads, options.isa, options.format, options.mmap, progress};
     return make_cpu_runner(std::move(plan), limits, cpu);
   }
   refuse_cpu_options(options);
@@ -64,6 +78,20 @@ std::unique_ptr<Runner> make_runner(ModelPlan plan, const RunnerOptions& limits,
   if (index >= 0)
     return make_cuda_runner(std::move(plan), limits, {.device = index, .format = options.format});
   fail(ErrorKind::invalid_argument, "no device ", in_quotes(options.device), "; known: ref, cpu, cuda:N");
+}
+
+std::size_t kv_value_bytes(const ModelPlan& plan, const DeviceOptions& options) {
+  if (options.device != "cpu") return 4;  // ref: float32; cuda: two float16 halves
+  return is_quantized(options.format.empty() ? stored_format(plan) : parse_format(options.format)) ? 2 : 4;
+}
+
+std::size_t free_bytes_beside_weights(ModelPlan plan, const DeviceOptions& options) {
+  const int index = cuda_index(options.device);
+  if (index >= 0)
+    return free_cuda_bytes_beside_weights(std::move(plan), {.device = index, .format = options.format});
+  const std::size_t free = available_memory_bytes();
+  const std::size_t weights = options.device == "cpu" && !options.mmap ? repacked_bytes(plan, options) : 0;
+  return free > weights ? free - weights : 0;
 }
 
 int reading_threads(const DeviceOptions& options) {

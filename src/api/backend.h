@@ -1,5 +1,7 @@
-// --device: the one place that knows which backends exist.
+// The one place that knows which backends exist.
 #pragma once
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -13,15 +15,28 @@ struct DeviceOptions {
   std::string isa;             // cpu: empty for the best this machine has
   std::string format;          // cpu: "bf16", "int8", "int4"; empty: as stored
   bool mmap = false;           // cpu: read the checkpoint's pages in place
+  /// For K and V: a share of what is free beside the weights ("0.9") or an amount ("8GiB"). Empty: the
+  /// default of whoever sizes them; see engine_setup.h.
+  std::string kv_memory;
 };
+
+/// How much of loading is done, in [0, 1].
+using LoadProgress = std::function<void(double fraction)>;
 
 /// Whether `device` is spelled like one that may exist.
 bool is_device_name(const std::string& device);
 
 /// Throws Error{invalid_argument} for an unknown device or an option the device doesn't have,
-/// Error{unavailable} when it can't be used here. Shows the progress of loading on stderr unless `quiet`.
+/// Error{unavailable} when it can't be used here. `progress`, if any, hears of loading, from this thread.
 std::unique_ptr<Runner> make_runner(ModelPlan plan, const RunnerOptions& limits, const DeviceOptions& options,
-                                    bool quiet);
+                                    const LoadProgress& progress = {});
+
+/// Bytes of one number of K or V in the device's memory.
+std::size_t kv_value_bytes(const ModelPlan& plan, const DeviceOptions& options);
+
+/// Bytes that the device, which may be the machine itself, has free beside the weights; 0 when unknown or
+/// when not even the weights fit. Throws as make_runner() does.
+std::size_t free_bytes_beside_weights(ModelPlan plan, const DeviceOptions& options);
 
 /// Threads on this machine that read the weights of a decode step; 0 when a device reads them from its own
 /// memory.

@@ -1,0 +1,45 @@
+// One line of `carat batch`'s input -> what to ask the model; the model's reply -> one line of its output.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "carat/engine.h"
+
+namespace carat {
+
+struct BatchRequest {
+  std::string custom_id = "null";  // JSON, as the line has it
+  std::string error;               // why the line is no request; empty when it is one
+  /// A line of OpenAI's batch format; its reply gets the form of that one too.
+  bool in_body = false;
+
+  enum class Kind {
+    chat,         // `text` is the JSON of messages
+    turn,         // `text` is the user's one turn, or continued when the model doesn't chat
+    continuation  // of `text`, or of `tokens` when there are any
+  } kind = Kind::turn;
+  std::string text;
+  std::vector<int32_t> tokens;
+  GenerationOptions options;
+};
+
+/// Accepts {"prompt": ...} and {"messages": [...]} with the parameters of OpenAI's API, an "id" or
+/// "custom_id", and OpenAI's batch lines, which have all that in "body". Never throws for what the line says.
+BatchRequest parse_batch_request(std::string_view line, const GenerationOptions& defaults);
+
+/// What is new in `line` of the output comes first: "index", then "custom_id". Each ends with a newline.
+std::string batch_reply_line(uint64_t index, const BatchRequest& request, const Completion& reply,
+                             const std::string& model);
+std::string batch_error_line(uint64_t index, const BatchRequest& request, std::string_view message);
+
+/// What a line of the output begins with.
+struct BatchReplyId {
+  uint64_t index;
+  std::string custom_id;  // JSON
+};
+/// Throws Error{corrupt} for a line that isn't one of ours.
+BatchReplyId parse_batch_reply(std::string_view line);
+
+}  // namespace carat

@@ -1,0 +1,178 @@
+#include "cli/chat_session.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "base/utf8.h"
+#include "cli/option_values.h"
+#include "cli/streams.h"
+
+namespace carat {
+namespace {
+
+constexpr const char* kDefault = "the checkpoint's";
+
+struct Setting {
+  const char* name;
+  ValueCheck check;
+  std::function<void(GenerationOptions&, const std::string&)> set;  // a value that passed the check
+  std::function<std::string(const GenerationOptions&)> show;
+};
+
+/// A checked value, or none for "default".
+template <class T>
+std::optional<T> parsed(const std::string& text) {
+  if (text == "default") return std::nullopt;
+  T value{};
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+template <class T>
+std::string shown(T value) {
+  if constexpr (std::is_integral_v<T>) return std::to_string(value);
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", static_cast<double>(value));
+  return text;
+}
+
+/// A setting that is a member of GenerationOptions: T, or std::optional<T> where the checkpoint has a
+/// default.
+template <class T>
+Setting optional_setting(const char* name, ValueCheck check, std::optional<T> GenerationOptions::* member,
+                         const char* unset = kDefault) {
+  return {name,
+          [check = std::move(check)](std::string& text) { return text == "default" ? "" : check(text); },
+          [member](GenerationOptions& o, const std::string& text) { o.*member = parsed<T>(text); },
+          [member, unset](const GenerationOptions& o) { return o.*member ? shown(*(o.*member)) : unset; }};
+}
+
+template <class T>
+Setting plain_setting(const char* name, ValueCheck check, T GenerationOptions::* member) {
+  return {name, std::move(check),
+          [member](GenerationOptions& o, const std::string& text) { o.*member = *parsed<T>(text); },
+          [member](const GenerationOptions& o) { return shown(o.*member); }};
+}
+
+const std::vector<Setting>& all_settings() {
+  using Options = GenerationOptions;
+  constexpr int kMost = 1 << 30;
+  static const std::vector<Setting> settings{
+      optional_setting<float>("temperature", real_number(0, 1e4), &Options::temperature),
+      optional_setting<int>("top_k", whole_number(0, kMost), &Options::top_k),
+      optional_setting<float>("top_p", real_number(0, 1), &Options::top_p),
+      optional_setting<float>("min_p", real_number(0, 1), &Options::min_p),
+      optional_setting<float>("repeat_penalty", real_number(1e-3, 1e3), &Options::repetition_penalty),
+      plain_setting<float>("presence_penalty", real_number(-2, 2), &Options::presence_penalty),
+      plain_setting<float>("frequency_penalty", real_number(-2, 2), &Options::frequency_penalty),
+      plain_setting<int>("max_tokens", whole_number(1, kMost), &Options::max_tokens),
+      optional_setting<uint64_t>("seed", seed_number(), &Options::seed, "random"),
+      {"think", truth_value(), [](Options& o, const std::string& text) { o.think = text == "true"; },
+       [](const Options& o) { return std::string(o.think ? "on" : "off"); }}};
+  return settings;
+}
+
+}  // namespace
+
+ChatSession::ChatSession(const Model& model, bool chats, GenerationOptions options)
+    : model_(model), chats_(chats), options_(std::move(options)) {}
+
+std::size_t ChatSession::turns() const { return messages_.size() - (system().empty() ? 0 : 1); }
+
+Generation ChatSession::reply_to(const std::string& text) {
+  messages_.push_back({"user", text});
+  try {
+    if (chats_) return model_.chat(messages_, options_);
+    std::string whole;
+    for (const Message& piece : messages_) whole += piece.content;
+    return model_.complete(whole, options_);
+  } catch (...) {
+    messages_.pop_back();
+    throw;
+  }
+}
+
+void ChatSession::keep(const Completion& reply) { messages_.push_back({"assistant", reply.text}); }
+
+void ChatSession::clear() {
+  const std::string kept = system();
+  messages_.clear();
+  if (!kept.empty()) set_system(kept);
+}
+
+void ChatSession::set_system(const std::string& text) {
+  if (!chats_) fail(ErrorKind::unsupported, "the model continues text; only a chat has a system message");
+  if (!system().empty()) messages_.erase(messages_.begin());
+  if (!text.empty()) messages_.insert(messages_.begin(), {"system", text});
+}
+
+std::string ChatSession::system() const {
+  const bool has = !messages_.empty() && messages_.front().role == "system";
+  return has ? messages_.front().content : "";
+}
+
+void ChatSession::set(std::string_view name, std::string value) {
+  const auto& settings = all_settings();
+  const auto setting = std::ranges::find_if(settings, [&](const Setting& s) { return name == s.name; });
+  if (setting == settings.end()) {
+    std::vector<std::string> names;
+    for (const Setting& s : settings) names.emplace_back(s.name);
+    const std::string near = nearest(name, names);
+    fail(ErrorKind::invalid_argument, "no setting ", in_quotes(name, 40),
+         near.empty() ? "" : " (did you mean " + near + "?)", "; /set lists them");
+  }
+  if (const std::string wrong = setting->check(value); !wrong.empty())
+    fail(ErrorKind::invalid_argument, name, " ", wrong);
+  if (name == "think" && value == "true" && !(chats_ && model_.can_think()))
+    fail(ErrorKind::invalid_argument, "this model has no thinking");
+  setting->set(options_, value);
+}
+
+std::string ChatSession::settings() const {
+  std::string text;
+  for (const Setting& setting : all_settings()) {
+    char line[128];
+    std::snprintf(line, sizeof line, "%-18s %s\n", setting.name, setting.show(options_).c_str());
+    text += line;
+  }
+  return text;
+}
+
+void ChatSession::save(const std::filesystem::path& file) const {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Message& message : messages_)
+    list.push_back({{"role", message.role}, {"content", message.content}});
+  const std::filesystem::path part = file.string() + ".part";
+  {
+    std::ofstream out(part, std::ios::binary);
+    out << list.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
+    if (!out.flush()) fail(ErrorKind::unavailable, file.string(), ": can't be written");
+  }
+  std::error_code error;
+  std::filesystem::rename(part, file, error);
+  if (error) fail(ErrorKind::unavailable, file.string(), ": ", error.message());
+}
+
+void ChatSession::load(const std::filesystem::path& file) {
+  const auto list = nlohmann::json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
+  if (!list.is_array()) fail(ErrorKind::corrupt, file.string(), ": not a list of messages");
+  std::vector<Message> messages;
+  for (const auto& message : list) {
+    const bool whole = message.is_object() && message.contains("role") && message["role"].is_string() &&
+                       message.contains("content") && message["content"].is_string();
+    if (!whole)
+      fail(ErrorKind::corrupt, file.string(), ": message ", messages.size(),
+           " needs a role and a content, both texts");
+    messages.push_back({message["role"], message["content"]});
+  }
+  messages_ = std::move(messages);
+}
+
+}  // namespace carat

@@ -1,0 +1,44 @@
+// Options of the command line by the kind of their value, with our checks and messages. For command_line.cc
+// and the groups of options that several commands share.
+#pragma once
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "cli/option_values.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace carat {
+
+inline constexpr int kMostTokens = 1 << 30, kMostThreads = 1024, kMostSequences = 4096;
+
+/// Names are CLI11's: "-c,--context,--ctx-size". T is int, float, std::string, std::optional of these, or
+/// std::vector<std::string>.
+template <class T>
+CLI::Option* add_text(CLI::App* command, const std::string& name, T& value, const std::string& meaning);
+/// A whole number from `least` to `most`.
+template <class T>
+CLI::Option* add_count(CLI::App* command, const std::string& name, T& value, const std::string& meaning,
+                       int least, int most);
+template <class T>
+CLI::Option* add_number(CLI::App* command, const std::string& name, T& value, const std::string& meaning,
+                        double least, double most);
+CLI::Option* add_choice(CLI::App* command, const std::string& name, std::string& value,
+                        const std::string& meaning, std::initializer_list<const char*> words);
+template <class T>
+CLI::Option* add_file(CLI::App* command, const std::string& name, T& value, const std::string& meaning);
+/// The positional MODEL.
+CLI::Option* add_model(CLI::App* command, std::string& model, const std::string& more = "");
+
+/// Makes `check` look at the option's values.
+CLI::Option* checked(CLI::Option* option, ValueCheck check);
+
+/// Options can come from the environment too: --top-k from CARAT_TOP_K. Flags win. Only the variables of the
+/// command that runs are looked at.
+void read_from_environment(CLI::App* command, std::vector<CLI::Option*> options);
+
+}  // namespace carat

@@ -1,0 +1,15 @@
+// The line below a reply on standard error: what it took. Used by `carat run`, with a prompt and in a chat.
+#pragma once
+#include <string>
+
+namespace carat {
+
+struct ReplySummary {
+  int prompt_tokens, cached_tokens, reply_tokens, drafted_tokens, accepted_tokens;
+  double first_token_s, total_s;  // since the request
+  bool ended_by_length;
+  std::string drawn;  // "greedy", "seed 1"; may be empty
+};
+void print_footer(const ReplySummary& reply);
+
+}  // namespace carat

@@ -1,0 +1,116 @@
+#include "cli/reply_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+#include "cli/batch_request.h"
+
+namespace carat {
+namespace {
+
+/// FNV-1a; never 0.
+uint32_t mark_of(std::string_view custom_id) {
+  uint32_t hash = 2166136261u;
+  for (const char c : custom_id) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
+  return hash == 0 ? 1 : hash;
+}
+
+}  // namespace
+
+ReplyFile::ReplyFile(const std::filesystem::path& path) : name_(path.string()) {
+  fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (fd_ < 0) fail_to("can't be opened");
+  try {
+    struct stat info{};
+    if (::fstat(fd_, &info) != 0) fail_to("can't be read");
+    if (!S_ISREG(info.st_mode)) fail(ErrorKind::unavailable, name_, ": not a regular file");
+    if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+      if (errno == EWOULDBLOCK) fail(ErrorKind::unavailable, name_, ": another process is writing it");
+      fail_to("can't be locked");
+    }
+    read_replies();
+    if (end_ < info.st_size && ::ftruncate(fd_, end_) != 0) fail_to("its cut-off last line can't be removed");
+    if (::lseek(fd_, end_, SEEK_SET) < 0) fail_to("can't be written");
+  } catch (...) {
+    ::close(fd_);
+    throw;
+  }
+}
+
+ReplyFile::~ReplyFile() { ::close(fd_); }
+
+void ReplyFile::fail_to(const char* what) const {
+  fail(ErrorKind::unavailable, name_, ": ", what, ": ", std::strerror(errno));
+}
+
+void ReplyFile::read_replies() {
+  std::string rest, block(std::size_t{1} << 20, '\0');
+  uint64_t number = 0;
+  for (;;) {
+    const ssize_t count = ::read(fd_, block.data(), block.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail_to("can't be read");
+    if (count == 0) return;
+    rest.append(block, 0, static_cast<std::size_t>(count));
+    std::size_t first = 0;
+    for (std::size_t end; (end = rest.find('\n', first)) != rest.npos; first = end + 1) {
+      read_line(std::string_view(rest).substr(first, end - first), ++number);
+      end_ += static_cast<int64_t>(end - first) + 1;
+    }
+    rest.erase(0, first);
+  }
+}
+
+void ReplyFile::read_line(std::string_view line, uint64_t number) {
+  constexpr uint64_t kMostRequests = uint64_t{1} << 32;
+  try {
+    const BatchReplyId id = parse_batch_reply(line);
+    if (id.index >= kMostRequests) fail(ErrorKind::corrupt, "has index ", id.index, ", which can't be");
+    mark(id.index, id.custom_id);
+  } catch (const Error& error) {
+    fail(ErrorKind::corrupt, name_, ": line ", number, " ", error.what(), "; give another file");
+  }
+}
+
+void ReplyFile::mark(uint64_t index, std::string_view custom_id) {
+  if (index >= marks_.size()) marks_.resize(index + 1);
+  marks_[index] = mark_of(custom_id);
+  ++replies_;
+}
+
+bool ReplyFile::has(uint64_t index, std::string_view custom_id) const {
+  if (index >= marks_.size() || marks_[index] == 0) return false;
+  if (marks_[index] == mark_of(custom_id)) return true;
+  fail(ErrorKind::invalid_argument, name_, ": the reply with index ", index,
+       " belongs to a request with another id than ", custom_id, "; give another file");
+}
+
+void ReplyFile::append(uint64_t index, std::string_view custom_id, std::string_view line) {
+  for (std::string_view left = line; !left.empty();) {
+    const ssize_t count = ::write(fd_, left.data(), left.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      const int why = errno;
+      if (::ftruncate(fd_, end_) == 0) ::lseek(fd_, end_, SEEK_SET);
+      errno = why;
+      fail_to("can't be written");
+    }
+    left.remove_prefix(static_cast<std::size_t>(count));
+  }
+  end_ += static_cast<int64_t>(line.size());
+  mark(index, custom_id);
+  if (std::chrono::steady_clock::now() - synced_ >= std::chrono::seconds(1)) sync();
+}
+
+void ReplyFile::sync() {
+  if (::fdatasync(fd_) != 0) fail_to("can't be written to the disk");
+  synced_ = std::chrono::steady_clock::now();
+}
+
+}  // namespace carat

@@ -1,0 +1,48 @@
+// The output of `carat batch`: whole lines are appended, so that a process that is killed at any moment
+// leaves a file that tells exactly which requests are done.
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace carat {
+
+class ReplyFile {
+ public:
+  /// Creates the file, or reads what it has. A last line that was cut off is removed. Throws
+  /// Error{unavailable} when it can't be used or another process is writing it, Error{corrupt}, naming the
+  /// line, when it holds something else; such a file isn't touched.
+  explicit ReplyFile(const std::filesystem::path& path);
+  ~ReplyFile();
+  ReplyFile(const ReplyFile&) = delete;
+  ReplyFile& operator=(const ReplyFile&) = delete;
+
+  /// Whether request `index` has its reply. Throws Error{invalid_argument} when that one's custom_id is
+  /// another: the file belongs to other requests.
+  bool has(uint64_t index, std::string_view custom_id) const;
+  uint64_t replies() const { return replies_; }
+
+  /// Appends a line, its newline included; once a second, and in the end, what was written is on the disk.
+  /// Throws Error{unavailable}, after which the file is as before the call.
+  void append(uint64_t index, std::string_view custom_id, std::string_view line);
+  /// Waits until all is on the disk.
+  void sync();
+
+ private:
+  void read_replies();
+  void read_line(std::string_view line, uint64_t number);
+  void mark(uint64_t index, std::string_view custom_id);
+  [[noreturn]] void fail_to(const char* what) const;
+
+  std::string name_;
+  int fd_ = -1;
+  int64_t end_ = 0;              // of the last whole line
+  std::vector<uint32_t> marks_;  // per request a hash of its custom_id, never 0; 0: not done
+  uint64_t replies_ = 0;
+  std::chrono::steady_clock::time_point synced_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace carat

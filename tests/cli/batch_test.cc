@@ -1,0 +1,136 @@
+// `carat batch`, as a user runs it and as the machine kills it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "cli/program.h"
+
+namespace carat {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+std::vector<json> lines_of(const std::filesystem::path& file) {
+  std::vector<json> lines;
+  std::istringstream text(read_text(file));
+  for (std::string line; std::getline(text, line);) lines.push_back(json::parse(line));
+  return lines;
+}
+
+std::string requests(int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i) {
+    text += json{{"custom_id", "q" + std::to_string(i)},
+                 {"prompt", "Once there were " + std::to_string(i)},
+                 {"temperature", 0},
+                 {"max_tokens", 2 + i % 13}}
+                .dump() +
+            "\n";
+  }
+  return text;
+}
+
+/// Text by index; each index once.
+std::map<int, std::string> texts(const std::filesystem::path& file) {
+  std::map<int, std::string> found;
+  for (const json& line : lines_of(file))
+    EXPECT_TRUE(found.emplace(line["index"], line["text"]).second) << "twice: " << line;
+  return found;
+}
+
+TEST(Batch, RepliesAreThoseOfSingleRuns) {
+  const TempDirectory directory;
+  const std::string in = directory.write("in", requests(20)), out = directory.path() / "out";
+  const Finished finished = run_program({"batch", kDemoModel, in, out});
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  EXPECT_THAT(finished.err, HasSubstr("20 requests answered"));
+  const auto found = texts(out);
+  EXPECT_EQ(found.size(), 20u);
+  for (const int i : {0, 7, 19}) {
+    const Finished once = run_program({"run", "-p", "Once there were " + std::to_string(i), "--temp", "0",
+                                       "-n", std::to_string(2 + i % 13), "-q"});
+    EXPECT_EQ(found.at(i) + (found.at(i).ends_with('\n') ? "" : "\n"), once.out);
+  }
+}
+
+TEST(Batch, WrongLinesGetErrorsAndTheRestReplies) {
+  const TempDirectory directory;
+  std::string prompt;
+  for (int i = 0; i < 9000; ++i) prompt += "fox ";
+  const std::string in = directory.write("in", R"({"prompt": "The fox", "max_tokens": 3})"
+                                               "\n\nnonsense\n" +
+                                                   json{{"prompt", prompt}}.dump() + "\n" +
+                                                   R"({"messages": [{"role": "user", "content": "Hi"}]})"
+                                                   "\n" +
+                                                   R"({"prompt": "x", "temperature": -1})"
+                                                   "\n" +
+                                                   R"({"prompt": "no newline at the end", "max_tokens": 1})");
+  const std::string out = directory.path() / "out";
+  const Finished finished = run_program({"batch", kDemoModel, in, out, "-q", "-c", "256"});
+  EXPECT_EQ(finished.code, 1);
+  EXPECT_THAT(finished.err, HasSubstr("4 requests failed"));
+  std::map<int, json> found;
+  for (const json& line : lines_of(out)) found[line["index"]] = line;
+  ASSERT_EQ(found.size(), 6u);
+  EXPECT_EQ(found[0]["usage"]["completion_tokens"], 3);
+  EXPECT_THAT(found[2]["error"]["message"], HasSubstr("not JSON"));
+  EXPECT_THAT(found[3]["error"]["message"], HasSubstr("the context of 256"));
+  EXPECT_THAT(found[4]["error"]["message"], HasSubstr("no chat model"));
+  EXPECT_THAT(found[5]["error"]["message"], HasSubstr("temperature"));
+  EXPECT_EQ(found[6]["usage"]["completion_tokens"], 1);
+}
+
+TEST(Batch, KilledAtAnyMomentItGoesOnWithoutLosingOrRepeatingALine) {
+  const TempDirectory directory;
+  constexpr int kRequests = 150;
+  const std::string in = directory.write("in", requests(kRequests)), out = directory.path() / "out";
+  const std::string undisturbed = directory.path() / "undisturbed";
+  const std::vector<std::string> batch{"batch", kDemoModel, in, out, "-q", "--max-sequences", "8"};
+  int kills = 0;
+  for (int delay_ms = 150;; delay_ms += 70) {
+    Program program(batch);
+    std::this_thread::sleep_for(std::chrono::milliseconds(delay_ms));
+    program.signal(SIGKILL);
+    const Finished finished = program.wait();
+    if (finished.code == 0) break;
+    ASSERT_EQ(finished.code, 128 + SIGKILL) << finished.err;
+    ++kills;
+    ASSERT_LT(kills, 200);
+  }
+  EXPECT_GT(kills, 0);
+  EXPECT_EQ(run_program(batch).code, 0);
+  ASSERT_EQ(run_program({"batch", kDemoModel, in, undisturbed, "-q"}).code, 0);
+  EXPECT_EQ(texts(out), texts(undisturbed));
+  EXPECT_EQ(texts(out).size(), static_cast<std::size_t>(kRequests));
+}
+
+TEST(Batch, InterruptedItEndsWithWholeLines) {
+  const TempDirectory directory;
+  const std::string in = directory.write("in", requests(400)), out = directory.path() / "out";
+  Program program({"batch", kDemoModel, in, out});
+  while (!std::filesystem::exists(out) || std::filesystem::file_size(out) == 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  program.interrupt();
+  const Finished finished = program.wait();
+  EXPECT_EQ(finished.code, 130) << finished.err;
+  EXPECT_THAT(finished.err, HasSubstr("the same command goes on from here"));
+  EXPECT_EQ(read_text(out).back(), '\n');
+  EXPECT_LT(texts(out).size(), 400u);
+}
+
+TEST(Batch, OutputOfAnotherInputIsRefused) {
+  const TempDirectory directory;
+  const std::string in = directory.write("in", requests(2)), out = directory.path() / "out";
+  ASSERT_EQ(run_program({"batch", kDemoModel, in, out, "-q"}).code, 0);
+  directory.write("in", R"({"custom_id": "other", "prompt": "x"})");
+  expect_one_line_error(run_program({"batch", kDemoModel, in, out, "-q"}), 1, "another id");
+  expect_one_line_error(run_program({"batch", kDemoModel, directory.path() / "none", out, "-q"}), 1, "none");
+}
+
+}  // namespace
+}  // namespace carat

@@ -1,0 +1,167 @@
+// `carat run` without a prompt, on a terminal.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/program.h"
+#include "cli/terminal.h"
+
+namespace carat {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr const char* kControlC = "\x03";
+constexpr const char* kControlD = "\x04";
+constexpr const char* kUp = "\x1b[A";
+constexpr const char* kLeft = "\x1b[D";
+
+std::vector<std::string> greedy_run(const std::string& model, const std::string& tokens) {
+  return {"run", model, "--temp", "0", "-n", tokens};
+}
+
+/// Types a line; returns what came of it, up to where the next one is read. Editing a line is between two
+/// marks of the terminal.
+std::string enter(Terminal& terminal, const std::string& line) {
+  terminal.type(line + "\r");
+  terminal.wait_for("\x1b[?2004l");
+  return terminal.wait_for("\x1b[?2004h");
+}
+
+/// Saves the conversation from within and reads it.
+json saved(Terminal& terminal, const TempDirectory& directory) {
+  const std::string file = directory.path() / "chat.json";
+  enter(terminal, "/save " + file);
+  return json::parse(read_text(file));
+}
+
+/// The demo model with a template, so that it counts as one that chats.
+std::string chat_model(const TempDirectory& copy) {
+  copy_checkpoint(kDemoModel, copy);
+  copy.write("chat_template.jinja",
+             "{{ bos_token }}{% for m in messages %}<|turn>{{ m.role }}\n{{ m.content }}<turn|>\n{% endfor %}"
+             "<|turn>model\n");
+  return copy.path();
+}
+
+TEST(Chat, TextOfAModelWithoutTemplateGrowsFromTurnToTurn) {
+  Terminal terminal(greedy_run(kDemoModel, "60"));
+  const TempDirectory directory;
+  terminal.wait_for(">>> ");
+  EXPECT_THAT(enter(terminal, "Once upon a time"), HasSubstr("tok/s"));
+  EXPECT_THAT(enter(terminal, " And then"), HasSubstr(" cached)"));
+  const json text = saved(terminal, directory);
+  ASSERT_EQ(text.size(), 4u);
+  const Finished once = run_program({"run", "-p", "Once upon a time", "--temp", "0", "-n", "60", "-q"});
+  EXPECT_EQ(text[1]["content"].get<std::string>() + "\n", once.out);
+  EXPECT_EQ(text[2]["content"], " And then");
+}
+
+TEST(Chat, CachedTokensAreThePagesOfTheTurnsBefore) {
+  const TempDirectory copy;
+  Terminal terminal(greedy_run(chat_model(copy), "70"));
+  terminal.wait_for(">>> ");
+  EXPECT_THAT(enter(terminal,
+                    "Tell me of a fox and of all that it did on the day when it met the king and "
+                    "his three sons, who had gone into the wood to look for the golden bird"),
+              Not(HasSubstr("cached")));
+  const std::string second = enter(terminal, "Go on");
+  const std::size_t at = second.find(" prompt tokens (");
+  ASSERT_NE(at, second.npos) << second;
+  const int prompt = std::atoi(second.c_str() + second.rfind('\n', at) + 1);
+  const int cached = std::atoi(second.c_str() + at + 16);
+  EXPECT_EQ(cached % 32, 0);
+  EXPECT_GT(cached, 0);
+  EXPECT_LT(cached, prompt);
+}
+
+TEST(Chat, ControlCStopsTheReplyAndTheChatGoesOn) {
+  Terminal terminal(greedy_run(kDemoModel, "8000"));
+  terminal.wait_for(">>> ");
+  terminal.type("The king said\r");
+  terminal.wait_for("\x1b[?2004l");
+  terminal.wait_for(" the ");
+  terminal.type(kControlC);
+  EXPECT_THAT(terminal.wait_for("\x1b[?2004h"), HasSubstr(" generated"));
+  terminal.type(kControlC);
+  terminal.wait_for("/bye or Ctrl-D leaves.");
+  terminal.type("/bye\r");
+  EXPECT_EQ(terminal.wait(), 0);
+}
+
+TEST(Chat, LinesAreEditedRecalledAndJoined) {
+  const TempDirectory copy, directory;
+  Terminal terminal(greedy_run(chat_model(copy), "2"));
+  terminal.wait_for(">>> ");
+  enter(terminal, "Helo" + std::string(kLeft) + "l");
+  enter(terminal, std::string(kUp) + "!");
+  enter(terminal, "\"\"\"two");
+  EXPECT_THAT(enter(terminal, "lines\"\"\""), HasSubstr(" generated"));
+  enter(terminal, "\x1b[200~pasted\ntext\x1b[201~");
+  const json messages = saved(terminal, directory);
+  ASSERT_EQ(messages.size(), 8u);
+  EXPECT_EQ(messages[0]["content"], "Hello");
+  EXPECT_EQ(messages[2]["content"], "Hello!");
+  EXPECT_EQ(messages[4]["content"], "two\nlines");
+  EXPECT_EQ(messages[6]["content"], "pasted\ntext");
+  terminal.type(kControlD);
+  EXPECT_EQ(terminal.wait(), 0);
+}
+
+TEST(Chat, HistoryOutlivesTheProgram) {
+  const TempDirectory copy, home;
+  const std::string model = chat_model(copy);
+  {
+    Terminal terminal(greedy_run(model, "2"), home.path());
+    terminal.wait_for(">>> ");
+    enter(terminal, "Once upon a time");
+    terminal.type(kControlD);
+    EXPECT_EQ(terminal.wait(), 0);
+  }
+  Terminal terminal(greedy_run(model, "2"), home.path());
+  terminal.wait_for(">>> ");
+  terminal.type(kUp);
+  terminal.wait_for("Once upon a time");
+}
+
+TEST(Chat, CommandsSetShowClearAndLoad) {
+  const TempDirectory copy, directory;
+  Terminal terminal(greedy_run(chat_model(copy), "2"));
+  const auto command = [&](const std::string& line) { return enter(terminal, line); };
+  terminal.wait_for(">>> ");
+  EXPECT_THAT(command("/help"), HasSubstr("/system TEXT"));
+  EXPECT_THAT(command("/set top_k 7"), Not(HasSubstr("carat:")));
+  EXPECT_THAT(command("/set top_k lots"), HasSubstr("carat: top_k must be a whole number"));
+  EXPECT_THAT(command("/set topk 7"), HasSubstr("did you mean top_k?"));
+  EXPECT_THAT(command("/set think on"), HasSubstr("no thinking"));
+  command("/system Be brief");
+  EXPECT_THAT(command("Hello"), HasSubstr("2 generated"));
+  const std::string shown = command("/show");
+  EXPECT_THAT(shown, HasSubstr("system             Be brief"));
+  EXPECT_THAT(shown, HasSubstr("top_k              7"));
+  EXPECT_THAT(shown, HasSubstr("turns              2"));
+  EXPECT_EQ(saved(terminal, directory)[0]["role"], "system");
+  command("/clear");
+  EXPECT_THAT(command("/show"), HasSubstr("turns              0"));
+  command("/load " + (directory.path() / "chat.json").string());
+  EXPECT_THAT(command("/show"), HasSubstr("turns              2"));
+  EXPECT_THAT(command("/load /no/such/file"), HasSubstr("carat: /no/such/file"));
+  EXPECT_THAT(command("/sohw"), HasSubstr("no command \"/sohw\" (did you mean /show?)"));
+}
+
+TEST(Chat, ATextTooLongIsRefusedAndForgotten) {
+  Terminal terminal({"run", kDemoModel, "-c", "64", "-n", "4", "--temp", "0"});
+  terminal.wait_for(">>> ");
+  std::string words;
+  for (int i = 0; i < 100; ++i) words += "fox ";
+  EXPECT_THAT(enter(terminal, words), HasSubstr("carat: the prompt has "));
+  EXPECT_THAT(enter(terminal, "The fox"), HasSubstr("4 generated"));
+  terminal.type(kControlD);
+  EXPECT_EQ(terminal.wait(), 0);
+}
+
+}  // namespace
+}  // namespace carat

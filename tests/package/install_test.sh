@@ -1,0 +1,38 @@
+#!/bin/sh
+# Installs a build and builds the examples against it, as a project elsewhere does; then runs them.
+#
+#   install_test.sh BUILD WORK      exit code 77: skipped
+set -eu
+build=$1 work=$2
+source=$(cd "$(dirname "$0")/../.." && pwd)
+
+rm -rf "$work"
+mkdir -p "$work"
+if ! cmake --install "$build" --prefix "$work/prefix" >"$work/install.log" 2>&1; then
+  grep -q "cannot find" "$work/install.log" || { cat "$work/install.log" >&2; exit 1; }
+  echo "skipped: not all that is installed has been built; run the build without targets first" >&2
+  exit 77
+fi
+cp -r "$source/examples" "$work/project"  # away from our sources: nothing of them can be found by accident
+cmake -S "$work/project" -B "$work/build" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" \
+  >"$work/cmake.log" 2>&1 ||
+  { cat "$work/cmake.log" >&2; exit 1; }
+cmake --build "$work/build"
+
+expect() { [ "$2" = "$3" ] || { printf '%s: expected "%s", got "%s"\n' "$1" "$2" "$3" >&2; exit 1; }; }
+
+demo=$work/prefix/share/carat/models/demo
+reply=$("$work/build/carat-example-generate" "$demo" "Once upon a time")
+expect generate "$("$work/prefix/bin/carat" run "$demo" -p "Once upon a time" -n 60 --temp 0 -q)" "$reply"
+
+# The demo model doesn't chat; with a template it does.
+cp -r "$demo" "$work/model"
+cat >"$work/model/chat_template.jinja" <<'END'
+{{ bos_token }}{% for m in messages %}<|turn>{{ m.role }}
+{{ m.content }}<turn|>
+{% endfor %}<|turn>model
+END
+printf 'Tell me of a fox\nGo on\n' |
+  "$work/build/carat-example-chat" "$work/model" >"$work/chat.out" 2>"$work/chat.err"
+expect "turns of the chat" 2 "$(grep -c 'in the reply' "$work/chat.err")"
+echo "installed, built against and run"
