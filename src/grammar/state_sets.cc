@@ -68,6 +68,11 @@ SetId StateSets::step_token(SetId set, int32_t token) {
   return intern(std::move(next));
 }
 
+SetId StateSets::step_end(SetId set) {
+  if (!has(set, NodeKind::end)) return kDead;
+  return intern({{Program::kEnd, 0}});
+}
+
 SetId StateSets::behind(const Config& config) {
   std::vector<Config> configs;
   close((*program_)[config.node].next, config.stack, configs);

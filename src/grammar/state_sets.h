@@ -37,8 +37,8 @@ class StateSets {
   SetId step(SetId set, uint8_t byte);
   /// By a special token that is none of the end tokens.
   SetId step_token(SetId set, int32_t token);
-  /// By an end token: to itself where the reply may end.
-  SetId step_end(SetId set) const { return has(set, NodeKind::end) ? set : kDead; }
+  /// By an end token, behind which only end tokens come.
+  SetId step_end(SetId set);
   /// Behind the match at `config`, as if its automaton accepted here.
   SetId behind(const Config& config);
   /// Of the matches of `set` that `is_chosen`.
