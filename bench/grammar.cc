@@ -54,7 +54,20 @@ std::string enum_schema() {
   return schema + "]}}";
 }
 
-/// Random replies, mostly of tokens that open nothing, until `count` masks were made.
+/// An allowed token at random, one time in three one that ends a text where there is such a token.
+int32_t draw(const Tokenizer& tokenizer, const std::vector<uint32_t>& words, uint64_t bits) {
+  const auto vocab = static_cast<uint64_t>(tokenizer.vocab_size());
+  int32_t found = -1;
+  for (uint64_t i = 0; i < vocab; ++i) {
+    const auto token = static_cast<int32_t>((bits / 3 + i) % vocab);
+    if ((words[static_cast<std::size_t>(token) / 32] >> token % 32 & 1) == 0) continue;
+    if (found < 0) found = token;
+    if (bits % 3 > 0 || tokenizer.token_bytes(token).ends_with('"')) return token;
+  }
+  return found;
+}
+
+/// Random replies, until enough masks were made.
 void measure(const char* name, const Tokenizer& tokenizer, const std::shared_ptr<const Grammar>& grammar,
              double compile_us) {
   constexpr std::size_t kMasks = 20'000, kLongestReply = 400;
@@ -68,13 +81,7 @@ void measure(const char* name, const Tokenizer& tokenizer, const std::shared_ptr
       const auto begin = Clock::now();
       mask->allow_after(reply, words);
       times.push_back(microseconds_since(begin));
-      std::vector<int32_t> choices;
-      for (int32_t token = 0; token < tokenizer.vocab_size(); ++token)
-        if (words[static_cast<std::size_t>(token) / 32] >> token % 32 & 1) choices.push_back(token);
-      const uint64_t bits = random_bits(seed, reply.size());
-      if (bits % 3 == 0 && choices.size() > 1000)  // a text: end it
-        std::erase_if(choices, [&](int32_t token) { return !tokenizer.token_bytes(token).ends_with('"'); });
-      reply.push_back(choices.at(bits / 3 % choices.size()));
+      reply.push_back(draw(tokenizer, words, random_bits(seed, reply.size())));
       if (tokenizer.is_special(reply.back())) break;
     }
   }

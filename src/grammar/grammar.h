@@ -35,6 +35,9 @@ enum class Thinking {
   open      // the rest of a thought: the prompt ends inside one
 };
 
+/// Of a reply to `prompt`, which may end inside a thought; `may_think`: the model was asked to.
+Thinking thinking_behind(std::span<const int32_t> prompt, const Tokenizer& tokenizer, bool may_think);
+
 struct ToolGrammar {
   std::string name;        // [A-Za-z0-9_.-]+
   std::string parameters;  // the JSON schema of an object; empty: no arguments

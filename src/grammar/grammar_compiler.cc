@@ -34,6 +34,14 @@ bool is_tool_name(std::string_view name) {
 SchemaError::SchemaError(ErrorKind kind, std::string keyword, std::string place, const std::string& what)
     : Error(kind, message_of(keyword, place, what)), keyword_(std::move(keyword)), place_(std::move(place)) {}
 
+Thinking thinking_behind(std::span<const int32_t> prompt, const Tokenizer& tokenizer, bool may_think) {
+  const int32_t begin = tokenizer.find("<|channel>"), end = tokenizer.find("<channel|>");
+  const auto is_marker = [&](int32_t id) { return id == begin || id == end; };
+  const auto last = std::find_if(prompt.rbegin(), prompt.rend(), is_marker);
+  const bool is_open = begin >= 0 && end >= 0 && last != prompt.rend() && *last == begin;
+  return is_open ? Thinking::open : may_think ? Thinking::allowed : Thinking::off;
+}
+
 struct GrammarCompiler::State {
   State(std::shared_ptr<const Tokenizer> tokenizer, std::vector<int32_t> its_end_tokens,
         std::size_t most_cached)

@@ -73,6 +73,9 @@ class Reader final : public nlohmann::json_sax<Json> {
 
 }  // namespace
 
+JsonValue::JsonValue(Type its_type, bool its_boolean, std::string its_text)
+    : type(its_type), boolean(its_boolean), text(std::move(its_text)) {}
+
 JsonValue JsonValue::parse(std::string_view json) {
   Reader reader;
   Json::sax_parse(json, &reader);

@@ -11,11 +11,13 @@ struct JsonMember;
 struct JsonValue {
   enum class Type { null, boolean, number, text, array, object };
 
-  Type type = Type::null;
-  bool boolean = false;
-  std::string text = {};  // of a text, or a number's spelling
-  std::vector<JsonValue> items = {};
-  std::vector<JsonMember> members = {};
+  JsonValue(Type its_type = Type::null, bool its_boolean = false, std::string its_text = {});
+
+  Type type;
+  bool boolean;
+  std::string text;  // of a text, or a number's spelling
+  std::vector<JsonValue> items;
+  std::vector<JsonMember> members;
 
   /// Deeper documents are refused, so that recursion over values is safe.
   static constexpr int kMaxDepth = 100;
