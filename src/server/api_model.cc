@@ -43,4 +43,11 @@ std::vector<int32_t> turn_ends(const Tokenizer& tokenizer) {
   return ends;
 }
 
+std::shared_ptr<GrammarCompiler> make_grammars(const std::shared_ptr<const Tokenizer>& tokenizer,
+                                               std::vector<int32_t> eos_tokens) {
+  for (const int32_t end : turn_ends(*tokenizer))
+    if (std::ranges::find(eos_tokens, end) == eos_tokens.end()) eos_tokens.push_back(end);
+  return std::make_shared<GrammarCompiler>(tokenizer, std::move(eos_tokens));
+}
+
 }  // namespace carat

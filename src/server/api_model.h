@@ -11,6 +11,7 @@
 
 #include "chat/chat_template.h"
 #include "engine/engine.h"
+#include "grammar/grammar.h"
 #include "io/model_config.h"
 #include "server/metrics.h"
 #include "text/tokenizer.h"
@@ -21,6 +22,7 @@ struct ServedModel {
   std::shared_ptr<Engine> engine;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const ChatTemplate> chat_template;  // of whatever kind; plain text for a base model
+  std::shared_ptr<GrammarCompiler> grammars;          // null: requests for constrained replies are refused
   std::vector<std::string> names;                     // ids in the API; replies carry the first
   int32_t bos = -1;
   int vocab = 0;            // of the model
@@ -56,5 +58,9 @@ std::shared_ptr<const ChatTemplate> load_serving_template(const std::filesystem:
 
 /// The tokens behind which a turn of the model doesn't go on: checkpoints don't name all of them as eos.
 std::vector<int32_t> turn_ends(const Tokenizer& tokenizer);
+
+/// Of replies that end with one of these or with a turn.
+std::shared_ptr<GrammarCompiler> make_grammars(const std::shared_ptr<const Tokenizer>& tokenizer,
+                                               std::vector<int32_t> eos_tokens);
 
 }  // namespace carat

@@ -77,8 +77,8 @@ std::optional<int> parse_max_tokens(const ApiFields& body, std::initializer_list
   return result;
 }
 
-GenerationOptions parse_generation_options(const ApiFields& body, const ServedModel& model) {
-  GenerationOptions options;
+ReplyOptions parse_reply_options(const ApiFields& body, const ServedModel& model) {
+  ReplyOptions options;
   options.sampling = parse_sampling(body, model);
   const auto integer = [&](std::string_view name, int64_t least, int64_t most, int fallback) {
     return static_cast<int>(body.integer(name, least, most).value_or(fallback));
@@ -104,7 +104,7 @@ GenerationOptions parse_generation_options(const ApiFields& body, const ServedMo
   return options;
 }
 
-Request to_request(const GenerationOptions& options, std::vector<int32_t> prompt, const std::string& field,
+Request to_request(const ReplyOptions& options, std::vector<int32_t> prompt, const std::string& field,
                    const ServedModel& model) {
   const auto context = static_cast<std::size_t>(model.engine->max_context());
   if (prompt.size() >= context) {

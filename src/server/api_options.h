@@ -11,7 +11,7 @@
 
 namespace carat {
 
-struct GenerationOptions {
+struct ReplyOptions {
   SamplingParams sampling;
   std::optional<int> max_tokens;  // none: as many as the context holds
   int min_tokens = 0;
@@ -32,7 +32,7 @@ struct GenerationOptions {
 
 /// Everything but max_tokens and logprobs, whose names and meanings differ between endpoints. Throws
 /// ApiError.
-GenerationOptions parse_generation_options(const ApiFields& body, const ServedModel& model);
+ReplyOptions parse_reply_options(const ApiFields& body, const ServedModel& model);
 
 /// Of one of these fields, the first that is there.
 std::optional<int> parse_max_tokens(const ApiFields& body, std::initializer_list<std::string_view> names);
@@ -42,7 +42,7 @@ void check_stop_strings(const std::vector<std::string>& stop, const std::string&
 
 /// The engine's request for `prompt`. Stop strings are not part of it: replies look for them where they
 /// count. Throws ApiError{400, context_length_exceeded}, naming `field`, for a prompt that doesn't fit.
-Request to_request(const GenerationOptions& options, std::vector<int32_t> prompt, const std::string& field,
+Request to_request(const ReplyOptions& options, std::vector<int32_t> prompt, const std::string& field,
                    const ServedModel& model);
 
 }  // namespace carat

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "server/chat_grammar.h"
 #include "server/chat_thinking.h"
 
 namespace carat {
@@ -14,14 +15,6 @@ Conversation shown_conversation(const ChatRequest& request, const ServedModel& m
   if (request.thinking && model.chat_template->can_think())
     conversation.variables.set("enable_thinking", jinja::Value::boolean(*request.thinking));
   return conversation;
-}
-
-void refuse_constraints(const ChatRequest& request) {
-  if (request.format.kind != ReplyFormat::Kind::text)
-    bad_request("response_format", "response_format: this server can't guarantee JSON replies yet");
-  if (request.tool_choice.kind == ToolChoice::Kind::required ||
-      request.tool_choice.kind == ToolChoice::Kind::named)
-    bad_request("tool_choice", "tool_choice: this server can't guarantee tool calls yet; use auto");
 }
 
 }  // namespace
@@ -40,18 +33,19 @@ ChatPrompt make_chat_prompt(const ChatRequest& request, const ServedModel& model
 }
 
 ChatRun make_chat_run(const ChatRequest& request, const ServedModel& model) {
-  refuse_constraints(request);
   ChatPrompt prompt = make_chat_prompt(request, model);
   ChatRun run;
   run.output = {
       .tool_calls = request.conversation.tools.truth() && request.tool_choice.kind != ToolChoice::Kind::none,
       .stop_strings = request.options.stop};
   run.request = to_request(request.options, std::move(prompt.ids), "messages", model);
+  run.request.mask = make_reply_mask(request, run.request.prompt, model);
+  if (run.request.mask) run.request.ignore_eos = false;  // behind its end the reply could not go on
   if (!run.request.ignore_eos)
     for (const int32_t id : turn_ends(*model.tokenizer)) run.request.stop_tokens.push_back(id);
   if (request.thinking_budget)
-    run.request.mask =
-        limit_thinking(*request.thinking_budget, *model.tokenizer, run.request.prompt, nullptr);
+    run.request.mask = limit_thinking(*request.thinking_budget, *model.tokenizer, run.request.prompt,
+                                      std::move(run.request.mask));
   return run;
 }
 

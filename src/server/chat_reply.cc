@@ -15,7 +15,7 @@ struct Chat {
   Chat(const ChatRequest& request, std::vector<int32_t> prompt_ids, std::shared_ptr<const ServedModel> served)
       : options(request.options), prompt(std::move(prompt_ids)), model(std::move(served)) {}
 
-  GenerationOptions options;
+  ReplyOptions options;
   std::vector<int32_t> prompt;
   std::shared_ptr<const ServedModel> model;
   std::string id = random_id("chatcmpl-");

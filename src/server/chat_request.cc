@@ -89,7 +89,7 @@ void parse_thinking(const ApiFields& body, ChatRequest& request) {
   if (request.thinking_budget == 0) request.thinking = false;
 }
 
-void parse_logprobs(const ApiFields& body, GenerationOptions& options) {
+void parse_logprobs(const ApiFields& body, ReplyOptions& options) {
   const bool wanted = body.boolean("logprobs").value_or(false);
   const auto top = body.integer("top_logprobs", 0, kMostLogprobs);
   if (top.value_or(0) > 0 && !wanted) body.reject("top_logprobs", "needs logprobs to be true");
@@ -148,7 +148,7 @@ ChatRequest parse_chat_request(const ApiFields& body, const ServedModel& model) 
   model.require_name(request.model);
   refuse_unsupported(body);
   parse_conversation(body, request);
-  request.options = parse_generation_options(body, model);
+  request.options = parse_reply_options(body, model);
   request.options.max_tokens = parse_max_tokens(body, {"max_completion_tokens", "max_tokens"});
   parse_logprobs(body, request.options);
   request.tool_choice = parse_tool_choice(body, request.conversation.tools);

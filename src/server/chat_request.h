@@ -27,7 +27,7 @@ struct ReplyFormat {
 struct ChatRequest {
   std::string model;
   Conversation conversation;
-  GenerationOptions options;
+  ReplyOptions options;
   ToolChoice tool_choice;
   bool parallel_tool_calls = true;
   ReplyFormat format;

@@ -42,14 +42,19 @@ class ThinkingLimit final : public TokenMask {
 
 }  // namespace
 
+bool ends_inside_thought(std::span<const int32_t> prompt, const Tokenizer& tokenizer) {
+  const int32_t begin = tokenizer.find("<|channel>"), end = tokenizer.find("<channel|>");
+  const auto is_marker = [&](int32_t id) { return id >= 0 && (id == begin || id == end); };
+  const auto last = std::find_if(prompt.rbegin(), prompt.rend(), is_marker);
+  return last != prompt.rend() && *last == begin;
+}
+
 std::shared_ptr<TokenMask> limit_thinking(int budget, const Tokenizer& tokenizer,
                                           std::span<const int32_t> prompt,
                                           std::shared_ptr<TokenMask> otherwise) {
   const int32_t begin = tokenizer.find("<|channel>"), end = tokenizer.find("<channel|>");
   if (begin < 0 || end < 0) return otherwise;
-  const auto is_marker = [&](int32_t id) { return id == begin || id == end; };
-  const auto last = std::find_if(prompt.rbegin(), prompt.rend(), is_marker);
-  const bool begins_open = last != prompt.rend() && *last == begin;
+  const bool begins_open = ends_inside_thought(prompt, tokenizer);
   return std::make_shared<ThinkingLimit>(budget, begin, end, begins_open, std::move(otherwise));
 }
 

@@ -62,7 +62,7 @@ CompletionsRequest parse_completions_request(const ApiFields& body, const Served
   if (body.find("suffix")) body.reject("suffix", "is not supported: the model only continues text");
   if (body.integer("best_of", 1, 1'000).value_or(1) > 1)
     body.reject("best_of", "is not supported; ask for n replies and choose by their logprobs");
-  request.options = parse_generation_options(body, model);
+  request.options = parse_reply_options(body, model);
   request.options.max_tokens = parse_max_tokens(body, {"max_tokens"}).value_or(kDefaultTokens);
   if (const auto logprobs = body.integer("logprobs", 0, kMostLogprobs))
     request.options.logprobs = static_cast<int>(*logprobs);

@@ -15,7 +15,7 @@ struct CompletionPrompt {
 struct CompletionsRequest {
   std::string model;
   std::vector<CompletionPrompt> prompts;
-  GenerationOptions options;
+  ReplyOptions options;
   bool echo = false;
 };
 

@@ -155,7 +155,7 @@ ChatRequest parse_messages_request(const ApiFields& body, const ServedModel& mod
   parse_thinking(body, request);
   request.format = parse_format(body);
   if (counts_only) return request;
-  request.options = parse_generation_options(body, model);
+  request.options = parse_reply_options(body, model);
   request.options.stop = body.texts("stop_sequences");
   check_stop_strings(request.options.stop, "stop_sequences");
   request.options.max_tokens = parse_max_tokens(body, {"max_tokens"});

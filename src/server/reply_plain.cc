@@ -88,10 +88,10 @@ Value parse_query(std::string_view query) {
   return Value::map(std::move(parameters));
 }
 
-GenerationOptions parse_plain_options(const ApiFields& query, const ServedModel& model) {
+ReplyOptions parse_plain_options(const ApiFields& query, const ServedModel& model) {
   constexpr int kDefaultTokens = 128;
   model.require_name(query.text("model").value_or(""));
-  GenerationOptions options = parse_generation_options(query, model);
+  ReplyOptions options = parse_reply_options(query, model);
   options.max_tokens = parse_max_tokens(query, {"max_tokens"}).value_or(kDefaultTokens);
   options.samples = 1;
   return options;

@@ -188,7 +188,7 @@ ResponsesRequest parse_responses_request(const ApiFields& body, const ServedMode
   chat.parallel_tool_calls = body.boolean("parallel_tool_calls").value_or(true);
   if (const auto reasoning = body.object("reasoning")) set_thinking(*reasoning, "effort", chat);
   chat.format = parse_format(body);
-  chat.options = parse_generation_options(body, model);
+  chat.options = parse_reply_options(body, model);
   chat.options.samples = 1;
   chat.options.max_tokens = parse_max_tokens(body, {"max_output_tokens"});
   if (const auto* include = body.list("include"))

@@ -1,0 +1,18 @@
+#!/bin/sh
+# Usage: tests/clients/run.sh CARAT [MODEL]   runs the tests of this folder against `carat serve MODEL`.
+# Python is $PYTHON, else the environment that tools/make_client_environment.sh made. Without the clients'
+# packages nothing is tested: exit code 77.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+python=${PYTHON:-$here/../../build/clients/bin/python}
+if ! "$python" -c 'import anthropic, openai' 2>/dev/null; then
+  echo "SKIPPED: $python lacks the packages openai and anthropic; run tools/make_client_environment.sh"
+  exit 77
+fi
+export CARAT_PROGRAM="${1:?usage: $0 CARAT [MODEL]}"
+if [ $# -gt 1 ]; then export CARAT_CLIENT_MODEL="$2"; fi
+cd "$here"
+for test in *_test.py; do
+  echo "== $test"
+  "$python" -B "$test" -v
+done
