@@ -59,8 +59,9 @@ class Messages(unittest.TestCase):
         self.assertEqual(reply.stop_reason, "tool_use")
         self.assertEqual(reply.content[-1].name, "get_weather")
         self.assertIn("city", reply.content[-1].input)
+        blocks = [block.model_dump(exclude_none=True) for block in reply.content]
         answered = MESSAGES + [
-            {"role": "assistant", "content": [block.model_dump(exclude_none=True) for block in reply.content]},
+            {"role": "assistant", "content": blocks},
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": reply.content[-1].id,
                                           "content": "sunny"}]}]
         self.assertEqual(message(messages=answered, tools=[TOOL]).role, "assistant")

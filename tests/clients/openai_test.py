@@ -154,8 +154,8 @@ class Completions(unittest.TestCase):
         create = client().completions.create
         common = {"model": MODEL, "max_tokens": 8, "temperature": 0}
         text = create(prompt="The old king", **common).choices[0].text
-        self.assertEqual("".join(c.choices[0].text for c in create(prompt="The old king", stream=True, **common)),
-                         text)
+        stream = create(prompt="The old king", stream=True, **common)
+        self.assertEqual("".join(chunk.choices[0].text for chunk in stream), text)
         both = create(prompt=["The old king", "The queen"], n=2, **common)
         self.assertEqual([choice.index for choice in both.choices], [0, 1, 2, 3])
         self.assertEqual(both.choices[1].text, text)

@@ -194,6 +194,42 @@ TEST_F(ApiRoutes, FieldsWithAbsurdValuesAreRefusedByName) {
   expect_refused(kChat, chat({{"tools", {{{"type", "function"}}}}}), "tools[0].function");
 }
 
+TEST_F(ApiRoutes, AnAnswerKeepsToItsSchema) {
+  const json schema = {{"type", "object"},
+                       {"properties", {{"age", {{"type", "integer"}, {"minimum", 0}, {"maximum", 99}}}}},
+                       {"required", {"age"}},
+                       {"additionalProperties", false}};
+  for (const json& format :
+       {json{{"type", "json_schema"}, {"json_schema", {{"name", "x"}, {"schema", schema}}}},
+        json{{"type", "json_object"}, {"schema", schema}}}) {
+    const json reply =
+        post(kChat, chat({{"response_format", format}, {"max_tokens", 60}, {"temperature", 1}}));
+    const json answer = json::parse(reply["choices"][0]["message"]["content"].get<std::string>());
+    EXPECT_EQ(answer.size(), 1u);
+    EXPECT_TRUE(answer.at("age").is_number_integer());
+    EXPECT_EQ(reply["choices"][0]["finish_reason"], "stop");
+  }
+  const json responses =
+      post("/v1/responses",
+           {{"input", "x"},
+            {"max_output_tokens", 60},
+            {"text", {{"format", {{"type", "json_schema"}, {"name", "x"}, {"schema", schema}}}}}});
+  EXPECT_TRUE(json::parse(responses["output"][0]["content"][0]["text"].get<std::string>()).contains("age"));
+}
+
+TEST_F(ApiRoutes, ASchemaThatCannotBeGuaranteedIsRefused) {
+  for (const json& schema : {json{{"$ref", "#/nowhere"}}, json{{"type", "string"}, {"pattern", "(a"}}}) {
+    const json reply =
+        post(kChat,
+             chat({{"response_format",
+                    {{"type", "json_schema"}, {"json_schema", {{"name", "x"}, {"schema", schema}}}}}}),
+             400);
+    EXPECT_EQ(reply.at("error").at("param"), "response_format");
+    EXPECT_EQ(reply.at("error").at("code"), "invalid_schema");
+  }
+  expect_refused("/v1/responses", {{"input", "x"}, {"tool_choice", "required"}}, "tool_choice");
+}
+
 TEST_F(ApiRoutes, UnknownFieldsAreIgnoredUnlessTheServerIsStrict) {
   EXPECT_EQ(post(kChat, chat({{"some_new_field", 1}, {"user", "me"}})).at("object"), "chat.completion");
   DemoApi strict;

@@ -28,6 +28,7 @@ class DemoApi {
     model_->bos = model_->tokenizer->find("<bos>");
     const std::vector<int32_t> eos = {1};
     model_->chat_template = load_serving_template(directory, model_->tokenizer, {model_->bos, false}, eos);
+    model_->grammars = make_grammars(model_->tokenizer, eos);
     model_->names = {"demo", "alias"};
     model_->vocab = vocab;
     model_->created = 1'700'000'000;
