@@ -26,7 +26,7 @@ USES = {
     "cuda": ["engine"],
     "server": ["engine", "chat", "grammar"],
     "api": ["ref", "cpu", "cuda", "chat"],
-    "cli": ["api", "server"],
+    "cli": ["api", "server", "grammar"],
 }
 THIRD_PARTY = {
     "io": ["nlohmann/"],

@@ -118,6 +118,7 @@ void add_run(CLI::App& app, CommandLine& line) {
       add_file(command, "-f,--file", o.prompt_file, "file with the prompt; - for standard input"),
       add_text(command, "--system", o.system, "what a chat model is told before the conversation"),
       command->add_flag("--raw", o.raw, "continue the text as it is, without a chat turn"),
+      add_file(command, "--json-schema", o.json_schema, "file with the JSON schema that the reply satisfies"),
       command->add_flag("--think", o.generation.think,
                         "let a chat model think first; shown dimmed, not with -q"),
       command->add_flag("--show-thinking", o.show_thinking, "in a chat: thoughts in full, not folded")};

@@ -18,6 +18,7 @@ struct RunOptions {
   std::optional<std::string> prompt, prompt_file;  // neither: standard input
   bool prompt_from_stdin = false;                  // asked for, so also when it is a terminal
   std::optional<std::string> system;
+  std::optional<std::string> json_schema;  // a file
   GenerationOptions generation;
   bool raw = false, show_thinking = false, quiet = false;
 };

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,6 +25,7 @@
 #include "cli/signals.h"
 #include "cli/streams.h"
 #include "engine/engine.h"
+#include "grammar/grammar.h"
 
 namespace carat {
 namespace {
@@ -50,8 +52,8 @@ std::vector<int32_t> encode_turn(const ChatTemplate& chat_template, const RunOpt
 
 /// Somebody sits at the terminal and has given no prompt.
 bool wants_chat(const RunOptions& options) {
-  return !options.prompt && !options.prompt_file && !options.prompt_from_stdin && ::isatty(STDIN_FILENO) &&
-         ::isatty(STDERR_FILENO);
+  return !options.prompt && !options.prompt_file && !options.prompt_from_stdin && !options.json_schema &&
+         ::isatty(STDIN_FILENO) && ::isatty(STDERR_FILENO);
 }
 
 std::string read_prompt(const RunOptions& options) {
@@ -118,6 +120,21 @@ void check_chat_options(const RunOptions& options, const ChatTemplate* chat_temp
     fail(ErrorKind::invalid_argument, "--think: the chat template of this checkpoint has no thinking");
 }
 
+/// For a reply that satisfies the schema in the file.
+std::shared_ptr<TokenMask> schema_mask(const RunOptions& options, const LoadedModel& model,
+                                       const std::shared_ptr<const Tokenizer>& tokenizer,
+                                       std::span<const int32_t> prompt) {
+  if (options.generation.ignore_eos)
+    fail(ErrorKind::invalid_argument, "--json-schema: the reply has an end, which --ignore-eos passes over");
+  GrammarCompiler compiler(tokenizer, engine_options(model).eos_tokens);
+  const Thinking thinking = thinking_behind(prompt, *tokenizer, options.generation.think);
+  try {
+    return make_mask(compiler.json_schema(read_file(*options.json_schema), thinking));
+  } catch (const SchemaError& error) {
+    fail(error.kind(), *options.json_schema, ": ", error.what());
+  }
+}
+
 }  // namespace
 
 int run_command(const RunOptions& options) {
@@ -138,6 +155,7 @@ int run_command(const RunOptions& options) {
   request.max_tokens = how.max_tokens;
   if (!chat_template) request.stop = how.stop;  // else the parser looks for them, in the answer alone
   request.ignore_eos = how.ignore_eos;
+  if (options.json_schema) request.mask = schema_mask(options, model, tokenizer, request.prompt);
 
   const auto engine =
       make_engine_for(std::move(model), tokenizer, options, static_cast<int>(request.prompt.size()));

@@ -9,6 +9,7 @@
 namespace carat::grammar {
 namespace {
 
+constexpr std::size_t kMostStates = 300'000;
 constexpr std::string_view kHex[] = {"09", "af", "AF"};
 
 }  // namespace
@@ -22,6 +23,9 @@ std::size_t ByteDfas::shared_states() {
 }
 
 DfaState ByteDfas::add(bool accepts) {
+  if (states_.size() >= kMostStates)
+    fail(ErrorKind::unsupported, "the schema's patterns, names and numbers take more than ", kMostStates,
+         " states; make it smaller");
   states_.push_back({.edges = {}, .accepts = accepts});
   return static_cast<DfaState>(states_.size() - 1);
 }

@@ -7,7 +7,7 @@ namespace carat {
 namespace {
 
 constexpr uint32_t kWideTokens = 1000;
-constexpr std::size_t kTextMasks = 1024, kOwnMasks = 256, kPreparedMasks = 64;
+constexpr std::size_t kTextMasks = 2560, kOwnMasks = 256, kPreparedMasks = 64;
 
 uint32_t tokens_behind(const grammar::TokenTrie& trie, const grammar::ByteDfas& dfas,
                        grammar::DfaState state) {

@@ -22,7 +22,8 @@ namespace {
 using Type = JsonValue::Type;
 
 constexpr int kMostSchemaDepth = 200;
-constexpr std::size_t kMostSchemas = 50'000, kMostMerges = 2'000;
+constexpr std::size_t kMostSchemas = 50'000, kMostMerges = 2'000, kMostPatterns = 200,
+                      kMostAlternatives = 2'000;
 constexpr uint32_t kMostItems = 10'000, kMostCharacters = 1'000'000'000;
 
 std::string below(const std::string& place, std::string_view keyword) {
@@ -62,7 +63,7 @@ class SchemaCompiler {
   const JsonValue& root_;
   std::map<std::string, Node> references_;  // to their rules
   std::optional<Node> any_value_, any_object_;
-  std::size_t schemas_ = 0, merges_ = 0;
+  std::size_t schemas_ = 0, merges_ = 0, patterns_ = 0;
   int depth_ = 0;
 };
 
@@ -160,6 +161,8 @@ Node SchemaCompiler::one_of(const JsonValue& schema, const std::string& keyword,
   JsonValue rest = assertions_of(schema);
   const std::vector<JsonValue> parts = rest.find(keyword)->items;
   rest.erase(keyword);
+  if (parts.size() > kMostAlternatives)
+    refuse_unsupported(keyword, place, "has more than " + std::to_string(kMostAlternatives) + " schemas");
   const Node choice = program().choice();
   for (std::size_t i = 0; i < parts.size(); ++i) {
     if (std::find(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(i), parts[i]) !=
@@ -411,6 +414,8 @@ Node SchemaCompiler::text(const JsonValue& schema, const std::string& place, Nod
   const std::optional<std::string> known = format ? pattern_of_format(format->text) : pattern->text;
   if (!known)
     refuse_unsupported("format", place, "is " + in_quotes(format->text) + ", which is not supported");
+  if (++patterns_ > kMostPatterns)
+    refuse_unsupported(pattern ? "pattern" : "format", place, "is one of too many in this schema");
   try {
     return notation_.pattern(*known, least, most, next);
   } catch (const std::invalid_argument& error) {

@@ -155,6 +155,24 @@ TEST(Run, ThinkNeedsAChatModel) {
   expect_one_line_error(run_program({"run", "-p", "x", "--think", "--raw"}), 1, "--think: --raw");
 }
 
+TEST(Run, TheReplySatisfiesTheSchema) {
+  const TempDirectory directory;
+  const std::string schema = directory.write(
+      "schema.json", R"({"type":"object","properties":{"n":{"type":"integer","maximum":9,"minimum":0},
+                         "kind":{"enum":["a","b"]}},"required":["n","kind"],"additionalProperties":false})");
+  const Finished finished = run_program({"run", "-p", "x", "--temp", "0", "-q", "--json-schema", schema});
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  const auto value = nlohmann::json::parse(finished.out, nullptr, false);
+  ASSERT_TRUE(value.is_object()) << finished.out;
+  EXPECT_TRUE(value.size() == 2 && value["n"].is_number_integer() && value["kind"].is_string())
+      << finished.out;
+
+  directory.write("schema.json", R"({"type":"array","uniqueItems":true})");
+  expect_one_line_error(run_program({"run", "-p", "x", "--json-schema", schema}), 1, "\"uniqueItems\"");
+  expect_one_line_error(run_program({"run", "-p", "x", "--json-schema", schema, "--ignore-eos"}), 1,
+                        "--ignore-eos");
+}
+
 TEST(Run, ABrokenChatTemplateIsNamed) {
   const TempDirectory copy;
   copy_checkpoint(kDemoModel, copy);

@@ -1,6 +1,7 @@
 // Any bytes as a JSON schema. What compiles allows something, and leads on for a few tokens.
 #include <cstdint>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,28 +17,33 @@ constexpr int32_t kEos = 0;
 
 /// An eos, the tokens of tool calls, all bytes, and a few words.
 std::shared_ptr<const Tokenizer> small_tokenizer() {
-  std::vector<std::string> pieces = {"<eos>", "<|tool_call>", "<tool_call|>", "<|\\\"|>"};
-  std::string vocabulary, added;
-  for (std::size_t i = 0; i < pieces.size(); ++i)
-    added +=
-        (i > 0 ? "," : "") + ("{\"id\":" + std::to_string(i)) + ",\"content\":\"" + pieces[i] +
-        "\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,\"special\":true}";
-  for (int byte = 0; byte < 256; ++byte) {
-    static constexpr std::string_view kHex = "0123456789ABCDEF";
-    pieces.push_back(std::string("<0x") + kHex[static_cast<std::size_t>(byte / 16)] +
-                     kHex[static_cast<std::size_t>(byte % 16)] + '>');
+  nlohmann::json vocabulary = nlohmann::json::object(), added = nlohmann::json::array();
+  const auto add = [&](const std::string& piece) { vocabulary[piece] = vocabulary.size(); };
+  for (const char* const piece : {"<eos>", "<|tool_call>", "<tool_call|>", "<|\"|>"}) {
+    added.push_back({{"id", vocabulary.size()},
+                     {"content", piece},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", true}});
+    add(piece);
   }
-  for (const char* const word : {"{\\\"", "\\\":", "\\\",", "},", "\\u2581\\\"", "true", "12"})
-    pieces.push_back(word);
-  for (std::size_t i = 0; i < pieces.size(); ++i)
-    vocabulary += (i > 0 ? ",\"" : "\"") + pieces[i] + "\":" + std::to_string(i);
-  const std::string json =
-      "{\"added_tokens\":[" + added +
-      "],\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\\u2581\"},"
-      "\"pre_tokenizer\":null,\"post_processor\":null,\"decoder\":null,"
-      "\"model\":{\"type\":\"BPE\",\"byte_fallback\":true,\"vocab\":{" +
-      vocabulary + "},\"merges\":[]}}";
-  return Tokenizer::parse(json, "small");
+  add("<unk>");
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    static constexpr std::string_view kHex = "0123456789ABCDEF";
+    add(std::string("<0x") + kHex[byte / 16] + kHex[byte % 16] + '>');
+  }
+  for (const char* const word : {"{\"", "\":", "\",", "},", "\u2581\"", "true", "12"}) add(word);
+  nlohmann::json file = nlohmann::json::parse(
+      R"({"normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"},
+          "pre_tokenizer": null, "post_processor": null, "decoder": {"type": "Sequence", "decoders": [
+            {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "},
+            {"type": "ByteFallback"}, {"type": "Fuse"}]},
+          "model": {"type": "BPE", "unk_token": "<unk>", "fuse_unk": true, "byte_fallback": true, "merges": []}})");
+  file["added_tokens"] = added;
+  file["model"]["vocab"] = vocabulary;
+  return Tokenizer::parse(file.dump(), "small");
 }
 
 void follow(const std::shared_ptr<const Grammar>& grammar, const Tokenizer& tokenizer) {
