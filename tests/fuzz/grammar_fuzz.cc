@@ -40,7 +40,8 @@ std::shared_ptr<const Tokenizer> small_tokenizer() {
           "pre_tokenizer": null, "post_processor": null, "decoder": {"type": "Sequence", "decoders": [
             {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "},
             {"type": "ByteFallback"}, {"type": "Fuse"}]},
-          "model": {"type": "BPE", "unk_token": "<unk>", "fuse_unk": true, "byte_fallback": true, "merges": []}})");
+          "model": {"type": "BPE", "unk_token": "<unk>", "fuse_unk": true, "byte_fallback": true,
+                    "merges": []}})");
   file["added_tokens"] = added;
   file["model"]["vocab"] = vocabulary;
   return Tokenizer::parse(file.dump(), "small");
