@@ -25,8 +25,7 @@ constexpr std::string_view kSchemas = R"json({
     "reasoning_content": {"type": ["string", "null"]},
     "tool_call_id": {"type": ["string", "null"]}, "name": {"type": ["string", "null"]},
     "tool_calls": {"type": ["array", "null"], "items": {"type": "object", "required": ["function"],
-      "properties": {"id": {"type": "string"}, "type": {"const": "function"},
-        "function": {"type": "object", "required": ["name"], "properties": {
+      "properties": {"function": {"type": "object", "required": ["name"], "properties": {
           "name": {"type": "string"}, "arguments": {"type": ["string", "object", "null"]}}}}}}}},
   "Messages": {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/Message"}},
   "Tools": {"type": ["array", "null"], "items": {"type": "object", "required": ["type", "function"],
@@ -195,7 +194,9 @@ void write_responses(const Endpoint& endpoint, JsonText& json) {
       json.name("200").object([&] {
         json.field("description", "Done").name("content").object([&] {
           if (std::string_view(endpoint.path) != "/generate") content("application/json", endpoint.reply);
-          if (endpoint.stream) content(endpoint.stream, R"({"type":"string"})");
+          if (!endpoint.stream) return;
+          const bool is_text = std::string_view(endpoint.stream) == "text/plain";
+          content(endpoint.stream, is_text ? R"({"type":"string"})" : R"({"type":"object"})");
         });
       });
     }

@@ -12,7 +12,9 @@ fi
 export CARAT_PROGRAM="${1:?usage: $0 CARAT [MODEL]}"
 if [ $# -gt 1 ]; then export CARAT_CLIENT_MODEL="$2"; fi
 cd "$here"
+failed=0
 for test in *_test.py; do
   echo "== $test"
-  "$python" -B "$test" -v
+  "$python" -B "$test" -v || failed=1
 done
+exit $failed
