@@ -5,6 +5,7 @@ set(carat_data ${CMAKE_INSTALL_DATADIR}/carat)
 install(DIRECTORY models/demo DESTINATION ${carat_data}/models)
 install(FILES README.md LICENSE CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs)
+install(FILES deploy/systemd/carat.service DESTINATION lib/systemd/system)
 
 set(CPACK_PACKAGE_NAME carat)
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Inference engine for Gemma 4")

@@ -39,7 +39,7 @@ THIRD_PARTY = {
 
 STANDARD = re.compile(r"[a-z_0-9]+")  # <vector>
 SYSTEM = re.compile(r"(sys|linux|asm)/[a-z_]+\.h|"
-                    r"(unistd|fcntl|pthread|sched|signal|termios|dirent|cpuid|errno)\.h")
+                    r"(unistd|fcntl|pthread|sched|signal|termios|dirent|cpuid|errno|netdb)\.h")
 C = re.compile(r"(stddef|stdint)\.h")  # in the C header
 INTRINSICS = re.compile(r"(immintrin|arm_neon|x86intrin)\.h")
 CUDA = re.compile(r"(cuda|cub|cooperative_groups|mma|nv)[a-zA-Z_0-9]*(\.h|/.*)?")

@@ -81,6 +81,7 @@ std::unique_ptr<Engine> start(LoadedModel model, std::shared_ptr<const Tokenizer
                               bool prefix_cache, const LoadProgress& progress) {
   EngineOptions options = engine_options(model);
   options.max_positions = context;
+  options.max_waiting = setup.max_waiting;
   options.prefix_cache = prefix_cache;
   options.draft = draft_method(setup.draft);
   options.draft_tokens = setup.draft_tokens;

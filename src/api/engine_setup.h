@@ -24,6 +24,7 @@ struct EngineSetup {
   int context = 0;  // tokens of the longest prompt plus reply; 0: the model's, as far as the memory goes
   int max_sequences = 16;     // replies that run at once, as far as the memory goes
   int max_step_tokens = 512;  // tokens of one step of the model, of all sequences together
+  int max_waiting = 1024;     // replies beyond those that run; more are refused
   bool prefix_cache = true;   // keep K and V of texts that ended, for requests that begin alike
   std::string draft;          // "ngram", "suffix"; empty: none
   int draft_tokens = 8;

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "cli/commands.h"
+#include "cli/config_file.h"
 #include "cli/engine_flags.h"
 #include "cli/flags.h"
 #include "cli/help.h"
@@ -31,6 +32,7 @@ constexpr int kError = 1, kUsage = 2;
 struct CommandLine {
   RunOptions run;
   BatchOptions batch;
+  ServeOptions serve;
   std::string run_source;
   TokenizeOptions tokenize;
   InspectOptions inspect;
@@ -179,6 +181,79 @@ void add_batch(CLI::App& app, CommandLine& line) {
   command->callback([&] { line.chosen = [&o] { return batch_command(o); }; });
 }
 
+std::vector<CLI::Option*> add_access_flags(CLI::App* command, ServeOptions& o) {
+  std::vector<CLI::Option*> options{
+      add_text(command, "--host", o.host, "address to listen on, or unix:/path")->capture_default_str(),
+      add_count(command, "--port", o.port, "0 for one that is free", 0, 65535)->capture_default_str(),
+      checked(add_text(command, "--alias,--served-model-name", o.names,
+                       "the model's name in the API; may be repeated"),
+              not_empty("a name"))
+          ->allow_extra_args(false),
+      command->add_flag("--any-model", o.any_model, "requests may name any model"),
+      checked(add_text(command, "--api-key", o.api_keys, "ask for this key; may be repeated"),
+              not_empty("a key"))
+          ->allow_extra_args(false),
+      add_file(command, "--api-key-file", o.api_key_file, "file with one key per line"),
+      checked(add_text(command, "--cors-origins", o.cors_origins,
+                       "web pages that may call the server, with commas; * for all"),
+              not_empty("an origin such as https://chat.example.org"))
+          ->delimiter(',')
+          ->allow_extra_args(false),
+      add_file(command, "--ssl-cert", o.tls_certificate, "PEM file with the certificate and its chain"),
+      add_file(command, "--ssl-key", o.tls_key, "PEM file with its key"),
+      command->add_flag("--strict-api", o.strict_api, "refuse requests with unknown fields"),
+      command->add_flag("--allow-special", o.allow_special, "texts of clients may name control tokens")};
+  for (CLI::Option* option : options) option->group("Access");
+  return options;
+}
+
+std::vector<CLI::Option*> add_operation_flags(CLI::App* command, ServeOptions& o) {
+  constexpr double kMostSeconds = 1e6;
+  std::vector<CLI::Option*> options{
+      add_count(command, "--max-queue", o.engine.max_waiting,
+                "replies that may wait beyond those being computed; more are refused", 0, 1 << 20)
+          ->capture_default_str(),
+      add_count(command, "--max-connections", o.max_connections, "more are turned away", 1, 1 << 20)
+          ->capture_default_str(),
+      add_number(command, "--request-timeout", o.request_timeout_s, "seconds for a whole reply; 0: no limit",
+                 0, kMostSeconds)
+          ->capture_default_str(),
+      add_number(command, "--drain-timeout", o.drain_timeout_s,
+                 "seconds that replies under way have after SIGTERM", 0, kMostSeconds)
+          ->capture_default_str(),
+      add_count(command, "--io-threads", o.io_threads, "threads for the network", 1, 16)
+          ->capture_default_str(),
+      add_text(command, "--metrics-prefix", o.metrics_prefix, "vllm: names as dashboards know them")
+          ->capture_default_str(),
+      add_choice(command, "--log-level", o.log_level, "quiet, error, info or debug",
+                 {"quiet", "error", "info", "debug"})
+          ->capture_default_str(),
+      command->add_flag("--log-json", o.log_json, "log lines as JSON")};
+  for (CLI::Option* option : options) option->group("Operation");
+  return options;
+}
+
+void add_serve(CLI::App& app, CommandLine& line) {
+  ServeOptions& o = line.serve;
+  CLI::App* command = add_command(app, "serve", "an HTTP server with OpenAI's and Anthropic's APIs");
+  add_model(command, o.model, " (default: $CARAT_MODEL, or the bundled demo)");
+  std::vector<CLI::Option*> flags = add_access_flags(command, o);
+  for (const auto& more : {add_operation_flags(command, o), add_engine_flags(command, o.engine)})
+    flags.insert(flags.end(), more.begin(), more.end());
+  command->add_option(kConfigFlag, "file with options, such as port = 8000")
+      ->type_name("FILE")
+      ->group("Other");
+  read_from_environment(command, std::move(flags));
+  finish_command(command,
+                 "Every option can come from a file (--config) or the environment: CARAT_PORT=8000 is "
+                 "--port 8000. Flags go before the environment, and that before the file.\n\n"
+                 "Examples:\n"
+                 "  carat serve google/gemma-4-E2B-it\n"
+                 "  curl localhost:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+                 "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Why is the sky blue?\"}]}'");
+  command->callback([&] { line.chosen = [&o] { return serve_command(o); }; });
+}
+
 void add_tokenize(CLI::App& app, CommandLine& line) {
   TokenizeOptions& o = line.tokenize;
   CLI::App* command = add_command(app, "tokenize", "token ids of a text");
@@ -322,7 +397,7 @@ int end_of_parsing(const CLI::App& app, const CLI::ParseError& end) {
 int run_command_line(int argc, char** argv) {
   set_up_signals();
   hold_standard_streams();
-  const std::vector<std::string> words = words_of(argc, argv);
+  std::vector<std::string> words = words_of(argc, argv);
   CommandLine line;
   CLI::App app("Runs Google's Gemma 4 from the Hugging Face checkpoint.", "carat");
   app.formatter(help_formatter());
@@ -332,6 +407,7 @@ int run_command_line(int argc, char** argv) {
   app.footer("carat COMMAND --help tells more. Try: carat run -p \"Once upon a time\"");
   add_run(app, line);
   add_batch(app, line);
+  add_serve(app, line);
   add_tokenize(app, line);
   add_inspect(app, line);
   add_check(app, line);
@@ -342,6 +418,7 @@ int run_command_line(int argc, char** argv) {
     if (const std::string wrong = unknown_command(app, words); !wrong.empty()) {
       return report(kUsage, wrong + "; see carat --help");
     }
+    if (words.front() == "serve") words = with_config_file(words);
     try {
       app.parse(reversed(words));
     } catch (const CLI::ParseError& end) {

@@ -35,6 +35,22 @@ struct BatchOptions {
 };
 int batch_command(const BatchOptions& options);
 
+/// `carat serve`: the HTTP server.
+struct ServeOptions {
+  std::string model;  // empty: the bundled demo
+  EngineSetup engine;
+  std::string host = "127.0.0.1";  // or unix:/path
+  int port = 8080;
+  std::vector<std::string> names;  // in the API; empty: what the model is called
+  std::vector<std::string> api_keys, cors_origins;
+  std::optional<std::string> api_key_file, tls_certificate, tls_key;
+  double request_timeout_s = 600, drain_timeout_s = 30;
+  int io_threads = 1, max_connections = 4096;
+  std::string metrics_prefix = "carat", log_level = "info";
+  bool log_json = false, any_model = false, strict_api = false, allow_special = false;
+};
+int serve_command(const ServeOptions& options);
+
 /// `carat tokenize`: text -> token ids.
 struct TokenizeOptions {
   std::string model;  // a directory, org/name, or a tokenizer.json

@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/error.h"
+
 namespace carat {
 namespace {
 
@@ -42,6 +44,22 @@ std::string error_body(const HttpError& error) {
 
 HttpResponse error_response(const HttpError& error) {
   return {.status = error.status, .body = error_body(error)};
+}
+
+HttpError http_error_of(const std::exception& exception) {
+  const auto* error = dynamic_cast<const Error*>(&exception);
+  if (!error) return {.status = 500, .message = "something went wrong inside the server"};
+  switch (error->kind()) {
+    case ErrorKind::invalid_argument:
+    case ErrorKind::unsupported:
+      return {.status = 400, .message = error->what()};
+    case ErrorKind::not_found:
+      return {.status = 404, .message = error->what()};
+    case ErrorKind::unavailable:
+      return {.status = 503, .message = error->what()};
+    default:
+      return {.status = 500, .message = error->what()};
+  }
 }
 
 HttpResponse busy_response(int status, std::string message, int retry_after_s) {

@@ -1,7 +1,10 @@
 #include "server/http_router.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
+
+#include "server/http_error.h"
 
 namespace carat {
 namespace {
@@ -32,6 +35,29 @@ HttpRouter::Match HttpRouter::find(std::string_view method, std::string_view pat
   if (!methods.empty()) methods.emplace_back("OPTIONS");
   for (const std::string& m : methods) match.allow += (match.allow.empty() ? "" : ", ") + m;
   return match;
+}
+
+HttpResponse refusal(const HttpRouter::Match& match, const HttpRequest& request) {
+  if (match.allow.empty()) {
+    return error_response(
+        {.status = 404, .message = "there is nothing at " + request.path, .code = "unknown_url"});
+  }
+  HttpResponse response{.status = 204, .body = {}, .content_type = {}};
+  if (request.method != "OPTIONS") {
+    response = error_response(
+        {.status = 405, .message = request.path + " takes " + match.allow, .code = "method_not_allowed"});
+  }
+  response.headers.push_back({"allow", match.allow});
+  return response;
+}
+
+void run_route(const HttpRoute& route, const std::shared_ptr<const HttpRequest>& request,
+               const std::shared_ptr<HttpExchange>& exchange) {
+  try {
+    route(request, exchange);
+  } catch (const std::exception& error) {
+    exchange->respond(error_response(http_error_of(error)));
+  }
 }
 
 }  // namespace carat

@@ -1,5 +1,6 @@
 // Which route answers which request.
 #pragma once
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,5 +28,11 @@ class HttpRouter {
   };
   std::vector<Entry> entries_;
 };
+
+/// For a request that has no route: 404, 405, or the methods that OPTIONS asks for.
+HttpResponse refusal(const HttpRouter::Match& match, const HttpRequest& request);
+/// Turns what the route throws into a reply.
+void run_route(const HttpRoute& route, const std::shared_ptr<const HttpRequest>& request,
+               const std::shared_ptr<HttpExchange>& exchange);
 
 }  // namespace carat

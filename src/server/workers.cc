@@ -17,8 +17,6 @@ Workers::Workers(int threads, std::size_t most_waiting) : most_waiting_(most_wai
   }
 }
 
-Workers::~Workers() { stop(); }
-
 void Workers::stop() {
   {
     const std::lock_guard lock(mutex_);

@@ -17,8 +17,7 @@ class Workers {
 
   /// Throws Error{unavailable} when threads can't be started.
   explicit Workers(int threads, std::size_t most_waiting = 1024);
-  /// Waits for what has begun and drops the rest.
-  ~Workers();
+  ~Workers() { stop(); }
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
@@ -27,10 +26,11 @@ class Workers {
   /// The next piece of accepted work: never refused, and goes before new work. Safe from any thread, never
   /// waits. Two pieces may run at the same time.
   void post(Work work);
+  /// Waits for what has begun and drops the rest, also what is posted later.
+  void stop();
 
  private:
   void work_loop();
-  void stop();
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -13,38 +13,47 @@
 
 namespace carat {
 
+inline constexpr int kDemoContext = 512;
+
+inline EngineOptions demo_options() {
+  EngineOptions options;
+  options.eos_tokens = {1};
+  options.max_positions = kDemoContext;
+  options.prefix_cache = true;
+  return options;
+}
+
+/// The demo model with places for 8 replies; `metrics` and `post` are up to whoever serves it.
+inline std::shared_ptr<ServedModel> load_demo_model(EngineOptions options = demo_options()) {
+  auto model = std::make_shared<ServedModel>();
+  const auto directory = test_checkpoint("demo");
+  ModelPlan plan = load_test_plan("demo");
+  model->vocab = plan.vocab;
+  const RunnerOptions limits = size_kv(plan.kv_groups, kDemoContext, 8, 64);
+  model->tokenizer = Tokenizer::load(directory / "tokenizer.json");
+  model->engine = std::make_shared<Engine>(make_cpu_runner(std::move(plan), limits, {}), model->tokenizer,
+                                           std::move(options));
+  model->bos = model->tokenizer->find("<bos>");
+  const std::vector<int32_t> eos = {1};
+  model->chat_template = load_serving_template(directory, model->tokenizer, {model->bos, false}, eos);
+  model->grammars = make_grammars(model->tokenizer, eos);
+  model->names = {"demo", "alias"};
+  model->created = 1'700'000'000;
+  model->fingerprint = "fp_test";
+  return model;
+}
+
 class DemoApi {
  public:
-  static constexpr int kContext = 512;
+  static constexpr int kContext = kDemoContext;
 
-  explicit DemoApi(EngineOptions options = default_options()) : workers_(2) {
-    const auto directory = test_checkpoint("demo");
-    ModelPlan plan = load_test_plan("demo");
-    const int vocab = plan.vocab;
-    const RunnerOptions limits = size_kv(plan.kv_groups, kContext, 8, 64);
-    model_->tokenizer = Tokenizer::load(directory / "tokenizer.json");
-    model_->engine = std::make_shared<Engine>(make_cpu_runner(std::move(plan), limits, {}), model_->tokenizer,
-                                              std::move(options));
-    model_->bos = model_->tokenizer->find("<bos>");
-    const std::vector<int32_t> eos = {1};
-    model_->chat_template = load_serving_template(directory, model_->tokenizer, {model_->bos, false}, eos);
-    model_->grammars = make_grammars(model_->tokenizer, eos);
-    model_->names = {"demo", "alias"};
-    model_->vocab = vocab;
-    model_->created = 1'700'000'000;
-    model_->fingerprint = "fp_test";
+  explicit DemoApi(EngineOptions options = demo_options()) : model_(load_demo_model(std::move(options))) {
     model_->metrics = &metrics_;
     model_->post = [this](std::function<void()> work) { workers_.post(std::move(work)); };
     add_api_routes(router_, model_);
   }
 
-  static EngineOptions default_options() {
-    EngineOptions options;
-    options.eos_tokens = {1};
-    options.max_positions = kContext;
-    options.prefix_cache = true;
-    return options;
-  }
+  static EngineOptions default_options() { return demo_options(); }
 
   ServedModel& model() { return *model_; }
 
@@ -68,8 +77,8 @@ class DemoApi {
 
  private:
   Metrics metrics_;
-  Workers workers_;
-  std::shared_ptr<ServedModel> model_ = std::make_shared<ServedModel>();
+  Workers workers_{2};
+  std::shared_ptr<ServedModel> model_;
   HttpRouter router_;
 };
 

@@ -1,0 +1,165 @@
+// `carat serve`: listens, loads the model, and serves it until a signal says to stop.
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "api/engine_setup.h"
+#include "api/loaded_model.h"
+#include "base/cpu_count.h"
+#include "base/error.h"
+#include "cli/commands.h"
+#include "cli/demo_model.h"
+#include "cli/progress.h"
+#include "cli/signals.h"
+#include "cli/streams.h"
+#include "engine/engine.h"
+#include "model/formats.h"
+#include "server/server.h"
+
+namespace carat {
+namespace {
+
+/// The first of SIGTERM, SIGINT and SIGHUP asks for the end, the next one ends the program at once.
+class StopSignal {
+ public:
+  StopSignal() {
+    if (::pipe2(pipe_.data(), O_CLOEXEC) != 0) fail(ErrorKind::unavailable, "can't create a pipe");
+    for (const int signal : kSignals) catch_first(signal, [](int) { tell(); });
+  }
+  /// Returns when one has come.
+  void wait() const {
+    char byte = 0;
+    while (::read(pipe_[0], &byte, 1) < 0 && errno == EINTR) {
+    }
+    for (const int signal : kSignals) std::signal(signal, SIG_DFL);
+  }
+
+ private:
+  static constexpr std::array<int, 3> kSignals = {SIGTERM, SIGINT, SIGHUP};
+  static inline std::array<int, 2> pipe_{};
+
+  static void tell() {
+    const int error = errno;
+    [[maybe_unused]] const ssize_t written = ::write(pipe_[1], "", 1);
+    errno = error;
+  }
+};
+
+/// As many descriptors as this process may have, one per connection and some to spare.
+std::size_t most_connections(int wanted) {
+  rlimit limit{};
+  constexpr rlim_t kSpare = 64;
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return static_cast<std::size_t>(wanted);
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  return std::clamp<rlim_t>(limit.rlim_cur > kSpare ? limit.rlim_cur - kSpare : 1, 1,
+                            static_cast<rlim_t>(wanted));
+}
+
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+}
+
+ServerOptions server_options(const ServeOptions& options) {
+  ServerOptions server;
+  server.http.host = options.host;
+  server.http.port = options.port;
+  server.http.threads = options.io_threads;
+  server.http.tls_certificate = options.tls_certificate.value_or("");
+  server.http.tls_key = options.tls_key.value_or("");
+  server.http.most_connections = most_connections(options.max_connections);
+  server.http.request_timeout = milliseconds(options.request_timeout_s);
+  server.api_keys = options.api_keys;
+  if (options.api_key_file) {
+    const auto keys = parse_api_keys(read_file(*options.api_key_file), *options.api_key_file);
+    server.api_keys.insert(server.api_keys.end(), keys.begin(), keys.end());
+  }
+  server.cors_origins = options.cors_origins;
+  server.metrics_prefix = options.metrics_prefix;
+  server.workers = std::clamp(usable_cpu_count(), 2, 8);
+  return server;
+}
+
+LogLevel log_level(const std::string& name) {
+  if (name == "quiet") return LogLevel::quiet;
+  if (name == "error") return LogLevel::error;
+  return name == "debug" ? LogLevel::debug : LogLevel::info;
+}
+
+AccessLog make_log(const ServeOptions& options) {
+  return AccessLog(log_level(options.log_level), options.log_json,
+                   [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); });
+}
+
+std::string model_path(const ServeOptions& options) {
+  if (!options.model.empty()) return options.model;
+  const char* named = std::getenv("CARAT_MODEL");
+  return named && *named ? named : find_demo_model().string();
+}
+
+std::shared_ptr<ServedModel> load(const ServeOptions& options, const std::string& path,
+                                  const AccessLog& log) {
+  const auto warn = [&](const std::string& text) { log.message(LogLevel::error, "warning: " + text); };
+  LoadedModel model = load_model(path, warn);
+  auto served = std::make_shared<ServedModel>();
+  served->tokenizer = load_tokenizer(model, warn);
+  served->names = options.names;
+  if (served->names.empty()) served->names = {std::filesystem::path(path).lexically_normal().string()};
+  if (std::filesystem::is_directory(path) && options.names.empty())
+    served->names = {std::filesystem::canonical(path).filename().string()};
+  served->bos = bos_token(model);
+  served->vocab = model.config.vocab_size;
+  served->sampling = default_sampling(model.generation);
+  const std::vector<int32_t> eos = engine_options(model).eos_tokens;
+  served->chat_template =
+      load_serving_template(model.directory, served->tokenizer, {served->bos, model.plan.ple_dim == 0}, eos);
+  served->grammars = make_grammars(served->tokenizer, eos);
+  served->accepts_any_name = options.any_model;
+  served->refuses_unknown_fields = options.strict_api;
+  served->allows_special = options.allow_special;
+  served->created = static_cast<int64_t>(std::time(nullptr));
+  served->fingerprint = std::string("carat-" CARAT_VERSION "-") + format_name(stored_format(model.plan));
+  const bool quiet = options.log_json || options.log_level != "info";
+  served->engine = make_engine(std::move(model), served->tokenizer, options.engine, loading_bar(quiet));
+  return served;
+}
+
+}  // namespace
+
+int serve_command(const ServeOptions& options) {
+  if (options.tls_certificate.has_value() != options.tls_key.has_value())
+    fail(ErrorKind::invalid_argument, "--ssl-cert and --ssl-key go together");
+  const AccessLog log = make_log(options);
+  const std::string path = model_path(options);
+  Server server(server_options(options), log);
+  log.message(LogLevel::info, "loading " + path + "; " + server.address() + "/health says when it is ready");
+  const auto served = load(options, path, log);
+  const std::string name = served->names.front();
+  const int context = served->engine->max_context();
+  const StopSignal stop;
+  server.set_model(served);
+  log.message(LogLevel::info, "serving " + name + " with a context of " + std::to_string(context) +
+                                  " tokens on " + server.address());
+  stop.wait();
+  log.message(LogLevel::info, "shutting down: replies under way have " +
+                                  std::to_string(static_cast<int>(options.drain_timeout_s)) + " s");
+  if (!server.drain(milliseconds(options.drain_timeout_s)))
+    log.message(LogLevel::error, "the time is up: replies still under way are cut");
+  return 0;
+}
+
+}  // namespace carat

@@ -1,0 +1,120 @@
+#include "server/server.h"
+
+#include <utility>
+
+#include "server/api_routes.h"
+#include "server/http_error.h"
+
+namespace carat {
+namespace {
+
+constexpr int kRetryLoading_s = 5, kRetryDraining_s = 1;
+
+bool is_open_to_all(const HttpRequest& head) { return head.path == "/health"; }
+
+/// What can be answered without a model.
+bool is_about_server(const HttpRequest& head) {
+  return head.path == "/health" || head.path == "/metrics" || head.path == "/version";
+}
+
+HttpRoute respond_with(std::function<HttpResponse()> make) {
+  return
+      [make = std::move(make)](const std::shared_ptr<const HttpRequest>&,
+                               const std::shared_ptr<HttpExchange>& exchange) { exchange->respond(make()); };
+}
+
+}  // namespace
+
+Server::Server(const ServerOptions& options, const AccessLog& log)
+    : options_(options),
+      log_(log),
+      keys_(options.api_keys),
+      cors_(options.cors_origins),
+      workers_(options.workers) {
+  auto router = std::make_shared<HttpRouter>();
+  add_own_routes(*router);
+  http_ = std::make_unique<HttpServer>(options_.http, workers_, static_cast<HttpPolicy&>(*this),
+                                       std::move(router));
+}
+
+Server::~Server() {
+  http_.reset();  // tells the routes that their clients are gone
+  workers_.stop();
+  // Replies under way hold the model, so the engine has to end for them to let go; it may still post.
+  if (model_) model_->engine.reset();
+}
+
+void Server::set_model(std::shared_ptr<ServedModel> model) {
+  model->metrics = &metrics_;
+  model->post = [this](std::function<void()> work) { workers_.post(std::move(work)); };
+  auto router = std::make_shared<HttpRouter>();
+  add_own_routes(*router);
+  add_api_routes(*router, model);
+  {
+    const std::lock_guard lock(model_mutex_);
+    model_ = std::move(model);
+  }
+  http_->set_router(std::move(router));
+  State loading = State::loading;
+  state_.compare_exchange_strong(loading, State::ready);
+}
+
+bool Server::drain(std::chrono::milliseconds patience) {
+  state_ = State::draining;
+  return http_->drain(patience);
+}
+
+std::shared_ptr<const ServedModel> Server::model() const {
+  const std::lock_guard lock(model_mutex_);
+  return model_;
+}
+
+void Server::add_own_routes(HttpRouter& router) {
+  router.add("GET", "/health", respond_with([this] { return health(); }));
+  router.add("GET", "/version", respond_with([] {
+               return HttpResponse{.status = 200, .body = R"({"version":")" CARAT_VERSION R"("})"};
+             }));
+  router.add("GET", "/metrics", respond_with([this] {
+               return HttpResponse{.status = 200,
+                                   .body = metrics_text(),
+                                   .content_type = "text/plain; version=0.0.4; charset=utf-8"};
+             }));
+}
+
+HttpResponse Server::health() const {
+  if (state_ == State::loading) return busy_response(503, "the model is being loaded", kRetryLoading_s);
+  if (state_ == State::draining) return busy_response(503, "the server is shutting down", kRetryDraining_s);
+  if (const std::string failure = model()->engine->failure(); !failure.empty())
+    return error_response({.status = 503, .message = "the device has failed: " + failure});
+  return {.status = 200, .body = R"({"status":"ok"})"};
+}
+
+std::string Server::metrics_text() const {
+  const auto served = model();
+  if (!served) return metrics_.text(options_.metrics_prefix, "", nullptr);
+  const EngineStats stats = served->engine->stats();
+  return metrics_.text(options_.metrics_prefix, served->names.front(), &stats);
+}
+
+std::optional<HttpResponse> Server::refuse(const HttpRequest& head) {
+  if (auto preflight = cors_.answer_preflight(head)) return preflight;
+  if (!is_open_to_all(head) && !keys_.allow(head)) {
+    HttpResponse response = error_response(
+        {.status = 401,
+         .message = "no valid API key: send it as \"Authorization: Bearer KEY\" or \"x-api-key: KEY\"",
+         .code = "invalid_api_key"});
+    response.headers.push_back({"www-authenticate", "Bearer"});
+    return response;
+  }
+  if (is_about_server(head) || state_ == State::ready) return std::nullopt;
+  return health();
+}
+
+void Server::complete(const HttpRequest& request, HttpResponse& head) { cors_.complete(request, head); }
+
+void Server::finished(const HttpRequest& request, const HttpOutcome& outcome) {
+  metrics_.count_http(outcome.status);
+  log_.request(request, outcome);
+}
+
+}  // namespace carat

@@ -1,0 +1,180 @@
+// The whole server on a socket, with the demo model.
+#include "server/server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "server/demo_api.h"
+#include "server/http_client.h"
+
+namespace carat {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+class ServerTest : public ::testing::Test {
+ protected:
+  void start(ServerOptions options = {}) {
+    options.http.port = 0;
+    server_ = std::make_unique<Server>(options, log_);
+  }
+  void load(EngineOptions options = demo_options()) {
+    model_ = load_demo_model(std::move(options));
+    server_->set_model(model_);
+  }
+
+  std::string get(const std::string& path, const std::string& headers = "") const {
+    return reply_to(server_->port(),
+                    "GET " + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + headers + "\r\n");
+  }
+  /// A request whose reply goes on until the context is full.
+  static std::string long_request() {
+    const std::string body = R"({"prompt": "Once", "max_tokens": 500, "ignore_eos": true, "stream": true})";
+    return "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: " +
+           std::to_string(body.size()) + "\r\n\r\n" + body;
+  }
+  /// Whether the engine comes to hold so many replies.
+  bool comes_to(int running, int waiting) const {
+    for (int i = 0; i < 2000; ++i) {
+      const EngineStats stats = model_->engine->stats();
+      if (stats.running == running && stats.waiting == waiting) return true;
+      std::this_thread::sleep_for(5ms);
+    }
+    return false;
+  }
+
+  AccessLog log_{LogLevel::quiet, false, [](const std::string&) {}};
+  std::unique_ptr<Server> server_;
+  std::shared_ptr<ServedModel> model_;
+};
+
+TEST_F(ServerTest, SaysThatItIsLoadingThenServes) {
+  start();
+  EXPECT_THAT(get("/health"), StartsWith("HTTP/1.1 503 "));
+  EXPECT_THAT(get("/v1/models"), HasSubstr("the model is being loaded"));
+  EXPECT_THAT(get("/v1/models"), HasSubstr("retry-after: "));
+  EXPECT_THAT(get("/version"), HasSubstr(R"({"version":")"));
+  EXPECT_THAT(get("/metrics"), StartsWith("HTTP/1.1 200 "));
+  load();
+  EXPECT_THAT(get("/health"), EndsWith(R"({"status":"ok"})"));
+  EXPECT_THAT(get("/v1/models"), HasSubstr(R"("id":"demo")"));
+}
+
+TEST_F(ServerTest, KeysProtectEverythingButHealth) {
+  ServerOptions options;
+  options.api_keys = {"secret"};
+  start(options);
+  load();
+  EXPECT_THAT(get("/health"), StartsWith("HTTP/1.1 200 "));
+  for (const char* path : {"/v1/models", "/metrics", "/version", "/generate?prompt=a", "/nowhere", "/"}) {
+    EXPECT_THAT(get(path), StartsWith("HTTP/1.1 401 ")) << path;
+    EXPECT_THAT(get(path), HasSubstr("www-authenticate: Bearer\r\n")) << path;
+    EXPECT_THAT(get(path, "Authorization: Bearer secret\r\n"), Not(StartsWith("HTTP/1.1 401 "))) << path;
+  }
+  EXPECT_THAT(get("/version", "x-api-key: secret\r\n"), StartsWith("HTTP/1.1 200 "));
+}
+
+TEST_F(ServerTest, GenerateStreamsPlainText) {
+  start();
+  load();
+  const std::string reply = get("/generate?prompt=Once%20upon&max_tokens=8&temperature=0");
+  EXPECT_THAT(reply, HasSubstr("transfer-encoding: chunked\r\n"));
+  EXPECT_THAT(reply, HasSubstr("content-type: text/plain"));
+  EXPECT_THAT(reply, EndsWith("\r\n0\r\n\r\n"));
+  const std::string metrics = get("/metrics");
+  EXPECT_THAT(metrics, HasSubstr("carat:generation_tokens_total{model_name=\"demo\"} 8\n"));
+  EXPECT_THAT(metrics,
+              HasSubstr("carat:request_success_total{model_name=\"demo\",finished_reason=\"length\"} 1\n"));
+  EXPECT_THAT(metrics, HasSubstr("carat:time_to_first_token_seconds_count{model_name=\"demo\"} 1\n"));
+}
+
+TEST_F(ServerTest, PagesOfAllowedOriginsMayCall) {
+  ServerOptions options;
+  options.cors_origins = {"https://a.org"};
+  options.api_keys = {"secret"};
+  start(options);
+  const std::string asked = reply_to(
+      server_->port(),
+      "OPTIONS /v1/chat/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nOrigin: https://a.org\r\n"
+      "Access-Control-Request-Method: POST\r\n\r\n");
+  EXPECT_THAT(asked, StartsWith("HTTP/1.1 204 "));
+  EXPECT_THAT(asked, HasSubstr("access-control-allow-origin: https://a.org\r\n"));
+  EXPECT_THAT(get("/v1/models", "Origin: https://a.org\r\n"), HasSubstr("access-control-allow-origin: "));
+}
+
+TEST_F(ServerTest, ClientsThatLeaveFreeTheirPlaces) {
+  start();
+  load();
+  for (int round = 0; round < 20; ++round) {
+    std::vector<std::unique_ptr<HttpClient>> clients;
+    for (int i = 0; i < 12; ++i) {  // 8 run, 4 wait
+      clients.push_back(std::make_unique<HttpClient>(server_->port()));
+      clients.back()->send(long_request());
+    }
+    ASSERT_TRUE(clients.front()->receive_until("data: "));
+    for (const auto& client : clients) client->reset();
+    ASSERT_TRUE(comes_to(0, 0));
+  }
+  EXPECT_THAT(get("/metrics"), HasSubstr("carat:kv_cache_usage_perc{model_name=\"demo\"} 0\n"));
+  EXPECT_THAT(get("/generate?prompt=a&max_tokens=2"), StartsWith("HTTP/1.1 200 "));
+}
+
+TEST_F(ServerTest, AFullQueueIsSaidAtOnce) {
+  start();
+  EngineOptions options = demo_options();
+  options.max_waiting = 1;
+  load(options);
+  std::vector<std::unique_ptr<HttpClient>> clients;
+  for (int i = 0; i < 9; ++i) {
+    clients.push_back(std::make_unique<HttpClient>(server_->port()));
+    clients.back()->send(long_request());
+  }
+  ASSERT_TRUE(comes_to(8, 1));
+  HttpClient late(server_->port());
+  late.send(long_request());
+  const std::string reply = late.receive_reply();
+  EXPECT_THAT(reply, ::testing::AnyOf(StartsWith("HTTP/1.1 429 "), StartsWith("HTTP/1.1 503 ")));
+  EXPECT_THAT(reply, HasSubstr("retry-after: "));
+}
+
+TEST_F(ServerTest, DrainFinishesRepliesAndRefusesNewRequests) {
+  start();
+  load();
+  HttpClient streaming(server_->port()), waiting(server_->port());
+  streaming.send(long_request());
+  ASSERT_TRUE(streaming.receive_until("data: "));
+  auto drained = std::async(std::launch::async, [&] { return server_->drain(60s); });
+  std::string refused;
+  while (refused.find("connection: close\r\n") == refused.npos) {
+    waiting.send("GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
+    refused = waiting.receive_reply();
+    ASSERT_NE(refused, "");
+  }
+  EXPECT_THAT(refused, StartsWith("HTTP/1.1 503 "));
+  EXPECT_TRUE(streaming.receive_until("data: [DONE]\n\n"));
+  EXPECT_TRUE(drained.get());
+}
+
+TEST_F(ServerTest, EndsWhileRepliesAreUnderWay) {
+  start();
+  load();
+  HttpClient client(server_->port());
+  client.send(long_request());
+  ASSERT_TRUE(client.receive_until("data: "));
+  EXPECT_FALSE(server_->drain(0ms));
+  server_.reset();
+  EXPECT_THAT(client.receive_all(), Not(HasSubstr("[DONE]")));
+}
+
+}  // namespace
+}  // namespace carat
