@@ -4,7 +4,10 @@
 #   deb_test.sh BUILD WORK      exit code 77: skipped
 set -eu
 build=$1 work=$2
-command -v dpkg-deb >/dev/null && command -v cpack >/dev/null || { echo "skipped: no dpkg-deb here" >&2; exit 77; }
+if ! command -v dpkg-deb >/dev/null || ! command -v cpack >/dev/null; then
+  echo "skipped: there is no dpkg-deb here" >&2
+  exit 77
+fi
 
 rm -rf "$work"
 mkdir -p "$work/root"
