@@ -2,10 +2,12 @@
 """Dump reference results of a Gemma 4 checkpoint, computed by Hugging Face transformers.
 
   reference.py CHECKPOINT_DIR OUT.json [--dtype float32|bfloat16] [--device cuda|cpu]
-               [--greedy 64] [--prompts prompts.json]
+               [--greedy 64] [--prompts prompts.json] [--drafter DIR]
 
 For every prompt (a list of token ids) the result holds the 20 largest logits of the last position and their
 ids, the argmax of every position and the greedy continuation; `carat check` compares a backend with it.
+With --drafter, also what a drafter (gemma4_assistant) guesses behind each prompt, with its logits; and the
+greedy continuation is that of transformers' assisted generation.
 float32 runs use eager attention and no TF32. Needs torch and transformers >= 5.14.
 """
 import argparse
@@ -14,9 +16,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from transformers import AutoConfig, Gemma4ForCausalLM, Gemma4ForConditionalGeneration
+from transformers import (AutoConfig, Gemma4AssistantForCausalLM, Gemma4ForCausalLM,
+                          Gemma4ForConditionalGeneration)
 
 TOP = 20
+DRAFTS = 4
 
 
 def default_prompts(vocab):
@@ -38,18 +42,51 @@ def load(path, dtype, device):
                                        attn_implementation="eager" if dtype == "float32" else "sdpa").eval()
 
 
-def run_prompt(model, ids, greedy):
+def load_drafter(path, dtype, device):
+    return Gemma4AssistantForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype), device_map=device,
+                                                      attn_implementation="eager").eval()
+
+
+def top_logits(logits):
+    top = logits.topk(TOP)
+    return {"top_ids": top.indices.tolist(), "top_logits": [round(value, 5) for value in top.values.tolist()]}
+
+
+def run_drafter(model, drafter, ids):
+    """The drafts behind the token that follows `ids`.
+
+    The drafter stands at that token's position and sees the K/V of all tokens before it, in sliding layers
+    those inside the window. transformers' own loop cuts the window one position later, and after refused
+    drafts leaves the K/V of one of them in sight; both change guesses, never the text.
+    """
+    out = model(input_ids=torch.tensor([ids], device=model.device), output_hidden_states=True,
+                return_shared_kv_states=True)
+    window = drafter.config.text_config.sliding_window
+    shared = {kind: tuple(part[:, :, max(0, len(ids) - window + 1):] if kind.startswith("sliding") else part
+                          for part in pair) for kind, pair in out.shared_kv_states.items()}
+    hidden, token = out.hidden_states[-1][:, -1:], out.logits[:, -1:].argmax(-1)
+    record = {"token": token.item(), "steps": []}
+    for _ in range(DRAFTS):
+        inputs = torch.cat([model.get_input_embeddings()(token), hidden], dim=-1)
+        step = drafter(inputs_embeds=inputs, shared_kv_states=shared, use_cache=False,
+                       position_ids=torch.tensor([[len(ids)]], device=model.device))
+        token, hidden = step.logits.argmax(-1), step.last_hidden_state
+        record["steps"].append({"token": token.item(), **top_logits(step.logits[0, -1].float())})
+    return record
+
+
+def run_prompt(model, ids, greedy, drafter=None):
     """What the reference records of one prompt."""
     prompt = torch.tensor([ids], device=model.device)
     logits = model(input_ids=prompt).logits[0].float()
     last = logits[-1]
-    top = last.topk(TOP)
     continued = model.generate(prompt, max_new_tokens=greedy, do_sample=False, eos_token_id=None,
-                               pad_token_id=0, top_k=None, top_p=None, temperature=None)
-    return {"ids": ids, "top_ids": top.indices.tolist(),
-            "top_logits": [round(value, 5) for value in top.values.tolist()],
-            "argmax": logits.argmax(-1).tolist(), "greedy": continued[0, len(ids):].tolist(),
-            "logit_mean": round(last.mean().item(), 6), "logit_std": round(last.std().item(), 6)}
+                               pad_token_id=0, top_k=None, top_p=None, temperature=None,
+                               assistant_model=drafter)
+    record = {"ids": ids, **top_logits(last), "argmax": logits.argmax(-1).tolist(),
+              "greedy": continued[0, len(ids):].tolist(),
+              "logit_mean": round(last.mean().item(), 6), "logit_std": round(last.std().item(), 6)}
+    return record if drafter is None else {**record, "draft": run_drafter(model, drafter, ids)}
 
 
 def arguments():
@@ -60,6 +97,7 @@ def arguments():
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--greedy", type=int, default=64, help="tokens of the greedy continuation")
+    parser.add_argument("--drafter", type=Path, help="directory of a gemma4_assistant checkpoint")
     parser.add_argument("--prompts", type=Path, help="JSON object: name -> list of token ids")
     return parser.parse_args()
 
@@ -70,11 +108,12 @@ def main():
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     model = load(args.checkpoint, args.dtype, args.device)
+    drafter = load_drafter(args.drafter, args.dtype, args.device) if args.drafter else None
     vocab = getattr(model.config, "text_config", model.config).vocab_size
     prompts = json.loads(args.prompts.read_text()) if args.prompts else default_prompts(vocab)
     result = {"dtype": args.dtype, "vocab_size": vocab, "prompts": {}}
     for name, ids in prompts.items():
-        record = run_prompt(model, ids, args.greedy)
+        record = run_prompt(model, ids, args.greedy, drafter)
         result["prompts"][name] = record
         print(args.dtype, name, len(ids), record["top_ids"][:5], record["top_logits"][:5], "greedy",
               record["greedy"][:8], flush=True)

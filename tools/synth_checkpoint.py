@@ -8,6 +8,7 @@ stay O(1), attention is neither flat nor one-hot and the top logits are well sep
   synth_checkpoint.py OUT --preset tiny           the E2B architecture at toy size, 1.2 MB
   synth_checkpoint.py OUT --preset e2b            the full-size E2B text model, 9.3 GB of bf16
   synth_checkpoint.py OUT --preset tiny --dtype F32 --shards 3 --prefix model.
+  synth_checkpoint.py OUT --drafter-for TARGET    a drafter (gemma4_assistant) for the checkpoint TARGET
 
 Writes config.json, generation_config.json and model*.safetensors (with an index when sharded). There is no
 tokenizer.json: bring one when text is needed.
@@ -148,6 +149,40 @@ def attention_tensors(config, layer, with_kv):
     yield "self_attn.o_proj.weight", (hidden, heads * head_dim), fan_in(heads * head_dim)
 
 
+def drafter_config(target, centroids):
+    """config.json of a drafter for a target with this text config; centroids: 0 for a dense head."""
+    backbone = target["hidden_size"]
+    hidden = 32 if backbone < 1024 else 256 if backbone <= 2560 else 1024
+    text = {key: target[key] for key in (
+        "head_dim", "global_head_dim", "num_key_value_heads", "attention_k_eq_v", "vocab_size",
+        "sliding_window", "rms_norm_eps", "max_position_embeddings", "hidden_activation", "attention_bias",
+        "bos_token_id", "eos_token_id", "pad_token_id", "torch_dtype", "rope_parameters")}
+    if "num_global_key_value_heads" in target:
+        text["num_global_key_value_heads"] = target["num_global_key_value_heads"]
+    text.update(model_type="gemma4_text", hidden_size=hidden, intermediate_size=8 * hidden,
+                num_hidden_layers=4, num_kv_shared_layers=4, layer_types=[SLIDING] * 3 + [FULL],
+                num_attention_heads=max(4 if hidden <= 256 else 16, target["num_key_value_heads"]),
+                hidden_size_per_layer_input=0, vocab_size_per_layer_input=0, use_double_wide_mlp=False,
+                enable_moe_block=False, tie_word_embeddings=True)
+    return dict(architectures=["Gemma4AssistantForCausalLM"], model_type="gemma4_assistant",
+                text_config=text, backbone_hidden_size=backbone, use_ordered_embeddings=centroids > 0,
+                num_centroids=centroids or 2048, centroid_intermediate_top_k=min(32, max(1, centroids // 4)),
+                tie_word_embeddings=True, torch_dtype="bfloat16")
+
+
+def drafter_tensors(config):
+    """Yields what tensors() yields, with whole names."""
+    text, backbone = config["text_config"], config["backbone_hidden_size"]
+    hidden, vocab = text["hidden_size"], text["vocab_size"]
+    yield "pre_projection.weight", (hidden, 2 * backbone), fan_in(2 * backbone)
+    yield "post_projection.weight", (backbone, hidden), fan_in(hidden)
+    for name, shape, kind in tensors(text, vestigial=False):
+        yield "model." + name, shape, kind
+    if config["use_ordered_embeddings"]:
+        yield "masked_embedding.centroids.weight", (config["num_centroids"], hidden), fan_in(hidden)
+        yield "masked_embedding.token_ordering", (vocab,), "permutation"
+
+
 # Exponents subtracted at random so that magnitudes are close to uniform; the result's standard deviation is
 # 1.1556 * 2**exponent.
 EXPONENT_DROP = np.array([0, 0, 0, 0, 1, 1, 2, 3], dtype=np.uint16) << 7
@@ -178,18 +213,28 @@ def convert(bits, dtype):
     return values if dtype == "F32" else values.astype(np.float16)
 
 
+def permutation(seed, name, count):
+    """A random order of the numbers below `count`, as int64."""
+    key = int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:16], "little")
+    return np.argsort(np.random.Philox(key=key).random_raw(count), kind="stable").astype("<i8")
+
+
 def write_shard(path, group, dtype, prefix, seed):
     """Writes one safetensors file; returns its data bytes."""
     header, offset = {"__metadata__": {"format": "pt"}}, 0
-    for name, shape, _ in group:
-        end = offset + math.prod(shape) * DTYPE_BYTES[dtype]
-        header[prefix + name] = dict(dtype=dtype, shape=list(shape), data_offsets=[offset, end])
+    for name, shape, kind in group:
+        stored, size = ("I64", 8) if kind == "permutation" else (dtype, DTYPE_BYTES[dtype])
+        end = offset + math.prod(shape) * size
+        header[prefix + name] = dict(dtype=stored, shape=list(shape), data_offsets=[offset, end])
         offset = end
     raw = json.dumps(header, separators=(",", ":")).encode()
     raw += b" " * (-len(raw) % 8)
     with open(path, "wb", buffering=1 << 24) as file:
         file.write(struct.pack("<Q", len(raw)) + raw)
         for name, shape, kind in group:
+            if kind == "permutation":
+                file.write(permutation(seed, name, shape[0]).data)
+                continue
             for bits in bf16_stream(seed, name, math.prod(shape), kind):
                 file.write(np.ascontiguousarray(convert(bits, dtype)).data)
     return offset
@@ -214,6 +259,10 @@ def arguments():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--preset", choices=PRESETS, default="tiny")
+    parser.add_argument("--drafter-for", type=Path, metavar="TARGET",
+                        help="write a drafter for this checkpoint instead of a preset")
+    parser.add_argument("--centroids", type=int, default=0,
+                        help="of a drafter's ordered head (default: a dense head)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dtype", choices=DTYPE_BYTES, default="BF16")
     parser.add_argument("--shards", type=int, default=1)
@@ -225,14 +274,28 @@ def arguments():
     return parser.parse_args()
 
 
+def write_drafter(args):
+    """Writes the drafter's configs and tensors."""
+    target = json.loads((args.drafter_for / "config.json").read_text())
+    config = drafter_config(target.get("text_config", target), args.centroids)
+    (args.out / "config.json").write_text(json.dumps(config, indent=2))
+    (args.out / "generation_config.json").write_text(json.dumps(dict(num_assistant_tokens=4), indent=2))
+    todo = list(drafter_tensors(config))
+    total = write_shard(args.out / "model.safetensors", todo, args.dtype, "", args.seed)
+    print(f"{args.out}: drafter, {len(todo)} tensors, {total / 1e9:.3f} GB")
+
+
 def main():
     args = arguments()
+    args.out.mkdir(parents=True, exist_ok=True)
+    if args.drafter_for:
+        write_drafter(args)
+        return
     preset = dict(PRESETS[args.preset])
     for override in args.set:
         key, value = override.split("=", 1)
         preset[key] = json.loads(value)
     config = text_config(preset)
-    args.out.mkdir(parents=True, exist_ok=True)
     write_configs(args.out, config, args.text_only)
 
     todo = list(tensors(config, not args.no_vestigial))

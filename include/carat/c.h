@@ -33,7 +33,7 @@ typedef struct carat_model_options {
   const char* device;    /* "cpu" (the default), "cuda:0", "ref" */
   const char* format;    /* weights as "bf16", "int8" or "int4"; default: as stored */
   const char* kv_memory; /* a share of what the weights leave free ("0.9") or an amount ("8GiB") */
-  const char* draft;     /* guess ahead: "ngram", "suffix"; default: no */
+  const char* draft;     /* guess ahead: "ngram", "suffix" or the directory of a drafter; default: no */
   int threads;           /* cpu; 0: the cores this process may use */
   int mmap;              /* cpu: 1 to read the files in place instead of repacking them */
   int context;           /* tokens of the longest prompt plus reply; 0: as model and memory allow */
@@ -41,6 +41,7 @@ typedef struct carat_model_options {
   int max_step_tokens;   /* tokens of one pass over the weights, of all requests together */
   int prefix_cache;      /* 1: what a text shares with an earlier one isn't computed again */
   int draft_tokens;      /* guesses per step, at most */
+  const char* kv_type;   /* cpu: K and V as "f32", "f16" or "int8"; default: as exact as the weights */
 } carat_model_options;
 void carat_init_model_options(carat_model_options* options, size_t size);
 

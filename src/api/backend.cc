@@ -59,14 +59,23 @@ std::size_t repacked_bytes(ModelPlan& plan, const DeviceOptions& options) {
   return bytes;
 }
 
+KvType kv_type(const std::string& name) {
+  if (name.empty()) return KvType::automatic;
+  if (name == "f32") return KvType::f32;
+  if (name == "f16") return KvType::f16;
+  if (name == "int8") return KvType::int8;
+  fail(ErrorKind::invalid_argument, "K and V can't be kept as ", in_quotes(name), "; known: f32, f16, int8");
+}
+
 }  // namespace
 
 bool is_device_name(const std::string& device) {
   return device == "ref" || device == "cpu" || cuda_index(device) >= 0;
 }
 
-std::unique_ptr<Runner> make_runner(ModelPlan plan, const RunnerOptions& limits, const DeviceOptions& options,
+std::unique_ptr<Runner> make_runner(ModelPlan plan, RunnerOptions limits, const DeviceOptions& options,
                                     const LoadProgress& progress) {
+  limits.kv_type = kv_type(options.kv_type);
   if (options.device == "cpu") {
     refuse_format_in_place(plan, options);
     const CpuOptions cpu{options.threads, options.isa, options.format, options.mmap, progress};
@@ -82,6 +91,8 @@ std::unique_ptr<Runner> make_runner(ModelPlan plan, const RunnerOptions& limits,
 
 std::size_t kv_value_bytes(const ModelPlan& plan, const DeviceOptions& options) {
   if (options.device != "cpu") return 4;  // ref: float32; cuda: two float16 halves
+  const KvType type = kv_type(options.kv_type);
+  if (type != KvType::automatic) return type == KvType::f32 ? 4 : type == KvType::f16 ? 2 : 1;
   return is_quantized(options.format.empty() ? stored_format(plan) : parse_format(options.format)) ? 2 : 4;
 }
 

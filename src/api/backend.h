@@ -18,6 +18,7 @@ struct DeviceOptions {
   /// For K and V: a share of what is free beside the weights ("0.9") or an amount ("8GiB"). Empty: the
   /// default of whoever sizes them; see engine_setup.h.
   std::string kv_memory;
+  std::string kv_type;  // cpu, ref: "f32", "f16", "int8"; empty: the device's choice
 };
 
 /// How much of loading is done, in [0, 1].
@@ -28,7 +29,8 @@ bool is_device_name(const std::string& device);
 
 /// Throws Error{invalid_argument} for an unknown device or an option the device doesn't have,
 /// Error{unavailable} when it can't be used here. `progress`, if any, hears of loading, from this thread.
-std::unique_ptr<Runner> make_runner(ModelPlan plan, const RunnerOptions& limits, const DeviceOptions& options,
+/// options.kv_type counts, not that of `limits`.
+std::unique_ptr<Runner> make_runner(ModelPlan plan, RunnerOptions limits, const DeviceOptions& options,
                                     const LoadProgress& progress = {});
 
 /// Bytes of one number of K or V in the device's memory.

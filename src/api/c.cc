@@ -77,6 +77,7 @@ ModelOptions cpp_options(const carat_model_options& c) {
   options.max_step_tokens = c.max_step_tokens;
   options.prefix_cache = c.prefix_cache != 0;
   options.draft_tokens = c.draft_tokens;
+  options.kv_type = text_of(c.kv_type);
   return options;
 }
 

@@ -45,7 +45,8 @@ std::optional<std::size_t> bytes_of(const KvMemory& memory, const ModelPlan& pla
 
 DraftMethod draft_method(const std::string& name) {
   if (name.empty()) return DraftMethod::none;
-  return name == "ngram" ? DraftMethod::ngram : DraftMethod::suffix;
+  if (name == "ngram") return DraftMethod::ngram;
+  return name == "suffix" ? DraftMethod::suffix : DraftMethod::model;
 }
 
 void check_context(int context, int max_positions) {
@@ -84,6 +85,7 @@ std::unique_ptr<Engine> start(LoadedModel model, std::shared_ptr<const Tokenizer
   options.max_waiting = setup.max_waiting;
   options.prefix_cache = prefix_cache;
   options.draft = draft_method(setup.draft);
+  if (options.draft == DraftMethod::model) add_drafter(model, setup.draft);
   options.draft_tokens = setup.draft_tokens;
   return std::make_unique<Engine>(make_runner(std::move(model.plan), limits, setup.device, progress),
                                   std::move(tokenizer), std::move(options));
@@ -99,6 +101,7 @@ ModelOptions model_options(const EngineSetup& setup) {
   options.format = setup.device.format;
   options.mmap = setup.device.mmap;
   options.kv_memory = setup.device.kv_memory;
+  options.kv_type = setup.device.kv_type;
   options.context = setup.context;
   options.max_sequences = setup.max_sequences;
   options.max_step_tokens = setup.max_step_tokens;
@@ -110,8 +113,8 @@ ModelOptions model_options(const EngineSetup& setup) {
 
 EngineSetup engine_setup(const ModelOptions& options) {
   EngineSetup setup;
-  setup.device = {options.device, options.threads, options.isa,
-                  options.format, options.mmap,    options.kv_memory};
+  setup.device = {options.device, options.threads,   options.isa,    options.format,
+                  options.mmap,   options.kv_memory, options.kv_type};
   setup.context = options.context;
   setup.max_sequences = options.max_sequences;
   setup.max_step_tokens = options.max_step_tokens;

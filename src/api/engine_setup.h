@@ -26,7 +26,7 @@ struct EngineSetup {
   int max_step_tokens = 512;  // tokens of one step of the model, of all sequences together
   int max_waiting = 1024;     // replies beyond those that run; more are refused
   bool prefix_cache = true;   // keep K and V of texts that ended, for requests that begin alike
-  std::string draft;          // "ngram", "suffix"; empty: none
+  std::string draft;          // "ngram", "suffix" or a drafter's checkpoint; empty: none
   int draft_tokens = 8;
 };
 

@@ -60,6 +60,12 @@ LoadedModel load_model(const std::string& model, const WarningSink& warn) {
   return loaded;
 }
 
+void add_drafter(LoadedModel& model, const std::string& drafter) {
+  const std::filesystem::path directory = find_model(drafter);
+  const DrafterConfig config = load_drafter_config(directory);
+  model.plan.drafter = make_drafter_plan(model.plan, config, Checkpoint::open(directory));
+}
+
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& model) {
   std::error_code error;
   if (std::filesystem::is_regular_file(model, error)) return Tokenizer::load(model);

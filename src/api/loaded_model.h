@@ -27,6 +27,9 @@ using WarningSink = std::function<void(const std::string& warning)>;
 /// `model`: a directory or "org/name"; see io/hub.h. Throws Error as the loaders do.
 LoadedModel load_model(const std::string& model, const WarningSink& warn);
 
+/// Gives the model the drafter `drafter`, named as for load_model(). Throws as the loaders do.
+void add_drafter(LoadedModel& model, const std::string& drafter);
+
 /// The checkpoint's own tokenizer. Throws Error{corrupt} when it has pieces for which the model has no
 /// embedding; warns when it has fewer, and when the files disagree about bos.
 std::shared_ptr<const Tokenizer> load_tokenizer(const LoadedModel& model, const WarningSink& warn);

@@ -177,6 +177,7 @@ Measurement measure_model(const BenchOptions& options) {
                                         std::max(options.batch, std::min(options.prompt, 512)));
   EngineOptions settings = engine_options(model);
   settings.slowdown = 0;  // prefill is timed by itself
+  settings.prefix_cache = false;
   Engine engine(make_runner(std::move(model.plan), limits, options.device, loading_bar(options.quiet)),
                 nullptr, settings);
   m.load_s = seconds_since(start);

@@ -77,7 +77,8 @@ class Checker {
 
   static Engine make_engine(LoadedModel model, const CheckOptions& options, int context, int chunk) {
     const RunnerOptions limits = exact_kv(model.plan, options.device, context, 1, chunk);
-    const EngineOptions settings = engine_options(model);
+    EngineOptions settings = engine_options(model);
+    settings.prefix_cache = false;  // score() uses the same pages
     return Engine(make_runner(std::move(model.plan), limits, options.device, loading_bar(options.quiet)),
                   nullptr, settings);
   }

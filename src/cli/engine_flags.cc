@@ -42,7 +42,10 @@ std::vector<CLI::Option*> add_device_flags(CLI::App* command, DeviceOptions& dev
       checked(add_text(command, "--kv-memory", device.kv_memory,
                        "for K and V: a share of what the weights leave free, or an amount such as 8GiB"),
               amount_of_memory())
-          ->type_name("X")};
+          ->type_name("X"),
+      add_choice(command, "--kv-type", device.kv_type,
+                 "cpu, ref: K and V as f32, f16 or int8 (default: as exact as the weights)",
+                 {"f32", "f16", "int8"})};
   for (CLI::Option* option : options) option->group("Device");
   return options;
 }
@@ -54,9 +57,10 @@ CLI::Option* add_context_flag(CLI::App* command, EngineSetup& setup, const std::
 
 std::vector<CLI::Option*> add_draft_flags(CLI::App* command, EngineSetup& setup) {
   std::vector<CLI::Option*> options{
-      add_choice(command, "--draft", setup.draft,
-                 "guess tokens ahead from repeats in the text; changes the speed, never the reply",
-                 {"ngram", "suffix"}),
+      checked(add_text(command, "--draft", setup.draft,
+                       "guess tokens ahead: ngram or suffix, from repeats in the text, or the directory of a "
+                       "drafter; changes the speed, never the reply"),
+              not_empty("ngram, suffix or a directory")),
       add_count(command, "--draft-tokens", setup.draft_tokens, "guess up to N at once", 1, 64)
           ->capture_default_str()};
   for (CLI::Option* option : options) option->group("Speed");

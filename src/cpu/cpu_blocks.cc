@@ -171,17 +171,33 @@ void CpuBlocks::multiply(std::initializer_list<Product> products, const Matrix<f
 
 void CpuBlocks::begin(const StepRows& step) {
   logit_count_ = 0;
-  set_positions(step.all);
+  set_positions(step.all.segments);
+  divide_attention(step.all.segments);
 }
 
-void CpuBlocks::set_positions(const Rows& rows) {
-  for (const Segment& segment : rows.segments) {
+void CpuBlocks::begin_draft(std::span<const Segment> at, std::span<const Segment> seen) {
+  logit_count_ = 0;
+  set_positions(at);
+  divide_attention(seen);
+}
+
+void CpuBlocks::start(const MatmulWeights& w, const Matrix<float>& input, int count) {
+  multiply({{&w, &x_}}, input, count);
+  for_rows(count, [&](int row, int) {
+    kernels_.rms_norm(x_.row(row), plan_.first_norm.data(), plan_.norm_eps, plan_.d_model, xn_.row(row));
+  });
+}
+
+void CpuBlocks::set_positions(std::span<const Segment> segments) {
+  int count = 0;
+  for (const Segment& segment : segments) {
+    count += segment.count;
     for (int i = 0; i < segment.count; ++i) {
       positions_[static_cast<std::size_t>(segment.first + i)] = segment.past + i;
       sequences_[static_cast<std::size_t>(segment.first + i)] = segment.sequence;
     }
   }
-  for_rows(rows.count(), [&](int row, int) {
+  for_rows(count, [&](int row, int) {
     const auto position = static_cast<float>(positions_[static_cast<std::size_t>(row)]);
     for (Rotation& rotation : rotations_) {
       for (std::size_t j = 0; j < rotation.frequencies.size(); ++j) {
@@ -191,8 +207,11 @@ void CpuBlocks::set_positions(const Rows& rows) {
       }
     }
   });
-  for (std::size_t g = 0; g < kKvGroups; ++g) {
-    if (schedules_[g].shape().heads > 0) schedules_[g].build(rows.segments, partials_.row(0));
+}
+
+void CpuBlocks::divide_attention(std::span<const Segment> segments) {
+  for (AttentionSchedule& schedule : schedules_) {
+    if (schedule.shape().heads > 0) schedule.build(segments, partials_.row(0));
   }
 }
 
@@ -267,7 +286,8 @@ void CpuBlocks::narrow(const ModelPlan&, const StepRows& step) {
       if (from != row) std::memcpy(matrix->row(row), matrix->row(from), bytes);
     }
   }
-  set_positions(step.tail);
+  set_positions(step.tail.segments);
+  divide_attention(step.tail.segments);
 }
 
 void CpuBlocks::attend(const LayerPlan& l, const Rows&, const StepRows& step) {

@@ -29,6 +29,16 @@ class CpuBlocks {
   /// Prepares what all layers of a step share: positions, rotations, the division of attention.
   void begin(const StepRows& step);
 
+  /// The same for one round of a drafter: rows stand at the positions of `at` and see those of `seen`.
+  void begin_draft(std::span<const Segment> at, std::span<const Segment> seen);
+  /// In place of embed(): x = w input.
+  void start(const MatmulWeights& w, const Matrix<float>& input, int count);
+  /// out = w xn, of what logits() multiplied with the head.
+  void project_final(const MatmulWeights& w, int count, Matrix<float>& out) {
+    multiply({{&w, &out}}, xn_, count);
+  }
+  const float* final_state(int row) const { return xn_.row(row); }
+
   void embed(const ModelPlan& m, const Rows& rows);
   void per_layer_inputs(const ModelPlan& m, const Rows& rows);
   void qkv(const LayerPlan& l, const Rows& rows, const StepRows& step);
@@ -67,7 +77,8 @@ class CpuBlocks {
   static constexpr int kStreamedRows = 16;
 
   void set_up_attention(const RunnerOptions& limits);
-  void set_positions(const Rows& rows);
+  void set_positions(std::span<const Segment> segments);
+  void divide_attention(std::span<const Segment> segments);
   /// Calls work(row, thread) for every row.
   template <class Work>
   void for_rows(int count, const Work& work) {

@@ -1,8 +1,10 @@
 #include "cpu/cpu_runner.h"
 
+#include <optional>
 #include <utility>
 
 #include "cpu/cpu_blocks.h"
+#include "cpu/cpu_drafter.h"
 #include "engine/host_runner.h"
 #include "model/formats.h"
 #include "model/gemma4_plan.h"
@@ -12,7 +14,17 @@ namespace {
 
 /// K and V in 16 bits shift logits by up to 1e-2 on small models: ten times the tolerance of an exact
 /// backend, and far less than what quantised weights do.
-KvFormat kv_format(const PackedWeights& weights) {
+KvFormat kv_format(const PackedWeights& weights, KvType wanted) {
+  switch (wanted) {
+    case KvType::f32:
+      return KvFormat::f32;
+    case KvType::f16:
+      return KvFormat::f16;
+    case KvType::int8:
+      return KvFormat::int8;
+    case KvType::automatic:
+      break;
+  }
   return weights.quantized() ? KvFormat::f16 : KvFormat::f32;
 }
 
@@ -24,8 +36,14 @@ class CpuRunner final : public HostRunner {
         plan_(std::move(plan)),
         pool_(std::move(pool)),
         weights_(std::move(weights)),
-        kv_(plan_.kv_groups, limits, kv_format(weights_)),
-        blocks_(plan_, weights_, limits, kv_, kernels, *pool_) {}
+        kv_(plan_.kv_groups, limits, kv_format(weights_, limits.kv_type)),
+        blocks_(plan_, weights_, limits, kv_, kernels, *pool_) {
+    if (plan_.drafter) drafter_.emplace(plan_, blocks_, limits, kv_, kernels, *pool_);
+  }
+
+  std::vector<int32_t> draft(const DraftRows& rows, int count) override {
+    return guess(drafter_.value(), *plan_.drafter, rows, count);
+  }
 
   void copy_pages(std::span<const PageCopy> copies) override {
     for (const PageCopy& copy : copies) kv_.copy_page(copy);
@@ -41,15 +59,17 @@ class CpuRunner final : public HostRunner {
  private:
   static RunnerInfo describe(const ModelPlan& plan, const RunnerOptions& limits,
                              const PackedWeights& weights) {
-    const std::size_t element_bytes = kv_format(weights) == KvFormat::f16 ? 2 : 4;
+    const KvFormat format = kv_format(weights, limits.kv_type);
+    const std::size_t scale_bytes = format == KvFormat::int8 ? sizeof(float) : 0;
     std::size_t row_bytes = size_bytes(slice_rows(plan.embed, 0, 1));
     if (plan.ple_dim > 0) row_bytes += size_bytes(slice_rows(plan.ple_table, 0, 1));
     return {"cpu",
             limits,
             weights.bytes_per_token() + row_bytes,
-            kv_bytes_per_token(plan, element_bytes),
+            kv_bytes_per_token(plan, static_cast<std::size_t>(kv_element_bytes(format)), scale_bytes),
             plan.vocab,
-            plan.kv_groups};
+            plan.kv_groups,
+            plan.drafter != nullptr};
   }
 
   const ModelPlan plan_;
@@ -57,6 +77,7 @@ class CpuRunner final : public HostRunner {
   const PackedWeights weights_;
   CpuKv kv_;
   CpuBlocks blocks_;
+  std::optional<CpuDrafter> drafter_;
 };
 
 }  // namespace

@@ -61,8 +61,9 @@ struct Activations {
 constexpr int64_t quantized_cols(int64_t cols) { return (cols + 63) / 64 * 64; }
 
 /// f16 keeps 11 bits of values that the norms bound to about sqrt(head_dim): half the bytes of f32, at 1/4096
-/// error.
-enum class KvFormat { f32, f16 };
+/// error. int8 is x ~ scale * q with a float32 scale per position, for K and for V: the largest magnitude is
+/// 127.
+enum class KvFormat { f32, f16, int8 };
 
 /// Positions whose keys lie side by side: page_tokens must be a multiple.
 inline constexpr int kKeyBlock = 32;
@@ -77,6 +78,7 @@ constexpr int padded_head_dim(int head_dim) { return (head_dim + 31) / 32 * 32; 
 /// K and V of one layer, one KV head and one sequence. Position p lies in page pages[p / page_tokens], that
 /// is at page * page_stride bytes from `keys` and `values`. In a page K is [page_tokens / 32, head_dim, 32]
 /// (transposed in blocks, so that scores need no horizontal sums) and V is [page_tokens, padded_head_dim].
+/// Scales of int8 lie at kv_scales_offset of each, [page_tokens].
 struct KvView {
   KvFormat format;
   int head_dim;     // a multiple of 2, at most kMaxHeadDim
@@ -87,9 +89,16 @@ struct KvView {
   const int32_t* pages;
 };
 
+constexpr int kv_element_bytes(KvFormat format) {
+  return format == KvFormat::f32 ? 4 : format == KvFormat::f16 ? 2 : 1;
+}
+constexpr int64_t kv_scales_offset(KvFormat format, int page_tokens, int head_dim) {
+  return int64_t{page_tokens} * padded_head_dim(head_dim) * kv_element_bytes(format);
+}
 /// Bytes of K, and as many of V, in one page of one layer and KV head.
 constexpr int64_t kv_page_bytes(KvFormat format, int page_tokens, int head_dim) {
-  return int64_t{page_tokens} * padded_head_dim(head_dim) * (format == KvFormat::f32 ? 4 : 2);
+  const int64_t scales = format == KvFormat::int8 ? int64_t{page_tokens} * 4 : 0;
+  return kv_scales_offset(format, page_tokens, head_dim) + scales;
 }
 
 /// The queries that read one KV head: `heads` query heads of each of `tokens` neighbouring tokens of one

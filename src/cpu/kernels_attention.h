@@ -42,6 +42,20 @@ void for_each_page(const KvView& kv, Positions range, const Run& run) {
   }
 }
 
+/// Multiplies the columns [0, count) of `rows`, kAttentionChunk apart, by `scales`.
+inline void scale_columns(float* rows, int queries, const float* scales, int64_t count) {
+  for (int i = 0; i < queries; ++i, rows += kAttentionChunk) {
+    for_each_vector(count, [&](int64_t at, int lanes) {
+      store_first(rows + at, mul(load_first(rows + at, lanes), load_first(scales + at, lanes)), lanes);
+    });
+  }
+}
+
+/// Scales of the page whose K or V begin at `page`.
+inline const float* scales_of(const KvView& kv, const std::byte* page) {
+  return reinterpret_cast<const float*>(page + kv_scales_offset(kv.format, kv.page_tokens, kv.head_dim));
+}
+
 /// scores[query, position - chunk begin] for whole key blocks around `range`; the surplus is never looked at.
 template <class T>
 void chunk_scores(const KvView& kv, Positions range, int32_t chunk_begin, const float* q, int queries,
@@ -53,6 +67,8 @@ void chunk_scores(const KvView& kv, Positions range, int32_t chunk_begin, const 
     for (int32_t at = first; at < last; at += kKeyBlock, out += kKeyBlock) {
       const StridedColumns<T> left{keys + int64_t{at} * kv.head_dim, kKeyBlock, 16, next_page - page};
       float_panel(left, kv.head_dim, q, kv.head_dim, queries, {out, kAttentionChunk, kKeyBlock, false});
+      if constexpr (sizeof(T) == 1)
+        scale_columns(out, queries, scales_of(kv, kv.keys + page) + at, kKeyBlock);
     }
   });
 }
@@ -79,13 +95,15 @@ inline void chunk_softmax(float* scores, Positions seen, Positions all, float* m
 }
 
 template <class T>
-void chunk_context(const KvView& kv, Positions range, int32_t chunk_begin, const float* weights, int queries,
+void chunk_context(const KvView& kv, Positions range, int32_t chunk_begin, float* weights, int queries,
                    float* context) {
   const int32_t stride = padded_head_dim(kv.head_dim);
   bool accumulate = false;
-  const float* x = weights + (range.first - chunk_begin);
+  float* x = weights + (range.first - chunk_begin);
   for_each_page(kv, range, [&](int64_t page, int32_t first, int32_t last, int64_t next_page) {
     const T* values = reinterpret_cast<const T*>(kv.values + page) + int64_t{first} * stride;
+    if constexpr (sizeof(T) == 1)
+      scale_columns(x, queries, scales_of(kv, kv.values + page) + first, last - first);
     for (int d = 0; d < kv.head_dim; d += kPanelRows) {
       const StridedColumns<T> left{values + d, stride, 16, next_page - page};
       const TileOutput out{context + d, kv.head_dim, static_cast<int>(min_of(kv.head_dim - d, kPanelRows)),
@@ -141,6 +159,7 @@ struct AttentionScratch {
 inline void partial_of(const KvView& kv, const AttentionQueries& queries, const float* q, int chunk,
                        const AttentionPartial& partial, float* scores) {
   if (kv.format == KvFormat::f32) return chunk_partial<float>(kv, queries, q, chunk, partial, scores);
+  if (kv.format == KvFormat::int8) return chunk_partial<int8_t>(kv, queries, q, chunk, partial, scores);
   chunk_partial<uint16_t>(kv, queries, q, chunk, partial, scores);
 }
 
@@ -229,7 +248,36 @@ void store_position(const KvView& kv, int32_t position, const float* k, const fl
   }
 }
 
+/// x ~ scale * q. What is not finite gives a scale that is not either, so that it shows.
+inline float quantize_head(const float* x, int head_dim, int8_t* q) {
+  float largest = 0.f, broken = 0.f;
+  for (int d = 0; d < head_dim; ++d) {
+    const float magnitude = x[d] < 0.f ? -x[d] : x[d];
+    if (magnitude > largest) largest = magnitude;
+    broken += x[d] * 0.f;
+  }
+  const bool usable = largest > 0.f && broken == 0.f;
+  const float inverse = usable ? 127.f / largest : 0.f;
+  for (int d = 0; d < head_dim; ++d)
+    q[d] = usable ? static_cast<int8_t>(__builtin_rintf(x[d] * inverse)) : int8_t{0};
+  return largest / 127.f + broken;
+}
+
+inline void store_int8_position(const KvView& kv, int32_t position, const float* k, const float* v) {
+  const int64_t page = kv.pages[position / kv.page_tokens] * kv.page_stride;
+  const int64_t in_page = position % kv.page_tokens;
+  int8_t* key = reinterpret_cast<int8_t*>(kv.keys + page) + in_page / kKeyBlock * kKeyBlock * kv.head_dim +
+                in_page % kKeyBlock;
+  int8_t* value = reinterpret_cast<int8_t*>(kv.values + page) + in_page * padded_head_dim(kv.head_dim);
+  const int64_t scales = kv_scales_offset(kv.format, kv.page_tokens, kv.head_dim);
+  int8_t quantized[kMaxHeadDim];
+  reinterpret_cast<float*>(kv.keys + page + scales)[in_page] = quantize_head(k, kv.head_dim, quantized);
+  for (int d = 0; d < kv.head_dim; ++d) key[d * kKeyBlock] = quantized[d];
+  reinterpret_cast<float*>(kv.values + page + scales)[in_page] = quantize_head(v, kv.head_dim, value);
+}
+
 inline void store_kv(const KvView& kv, int32_t position, const float* k, const float* v) {
+  if (kv.format == KvFormat::int8) return store_int8_position(kv, position, k, v);
   if (kv.format == KvFormat::f32) {
     store_position<float>(kv, position, k, v, [](float* to, Floats a) { store(to, a); });
   } else {

@@ -24,6 +24,7 @@ inline constexpr int kPrefetchBytes = 8192;
 
 inline Floats load_as_floats(const float* p) { return load(p); }
 inline Floats load_as_floats(const uint16_t* p) { return load_f16(p); }
+inline Floats load_as_floats(const int8_t* p) { return load_i8(p); }
 
 /// 32 rows of a left-hand side: rows 0-15 of column k begin at `at + k * stride`, rows 16-31 `apart` behind
 /// them. The bytes `ahead` of each are prefetched.

@@ -35,6 +35,9 @@ inline Floats load_f16(const uint16_t* p) {
 inline void store_f16(uint16_t* p, Floats a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT));
 }
+inline Floats load_i8(const int8_t* p) {
+  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
+}
 
 inline Floats add(Floats a, Floats b) { return {_mm512_add_ps(a.v, b.v)}; }
 inline Floats sub(Floats a, Floats b) { return {_mm512_sub_ps(a.v, b.v)}; }

@@ -53,6 +53,14 @@ inline Floats load_f16(const uint16_t* p) {
 inline void store_f16(uint16_t* p, Floats a) {
   for (int i = 0; i < 4; ++i) vst1_u16(p + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(a.v[i])));
 }
+inline Floats load_i8(const int8_t* p) {
+  const int8x16_t bytes = vld1q_s8(p);
+  const int16x8_t words[2] = {vmovl_s8(vget_low_s8(bytes)), vmovl_s8(vget_high_s8(bytes))};
+  return quarters<Floats>([&](int i) {
+    const int16x4_t four = i % 2 == 0 ? vget_low_s16(words[i / 2]) : vget_high_s16(words[i / 2]);
+    return vcvtq_f32_s32(vmovl_s16(four));
+  });
+}
 
 inline Floats add(Floats a, Floats b) {
   return quarters<Floats>([&](int i) { return vaddq_f32(a.v[i], b.v[i]); });

@@ -65,6 +65,9 @@ inline Floats load_f16(const uint16_t* p) {
 inline void store_f16(uint16_t* p, Floats a) {
   for (int i = 0; i < 16; ++i) p[i] = to_f16(a.v[i]).bits;
 }
+inline Floats load_i8(const int8_t* p) {
+  return each_lane<Floats>([&](int i) { return static_cast<float>(p[i]); });
+}
 
 inline Floats add(Floats a, Floats b) {
   return each_lane<Floats>([&](int i) { return a.v[i] + b.v[i]; });

@@ -58,6 +58,8 @@ int current_device() {
 /// What the kernels can't do, said before anything is loaded.
 void require_supported(const ModelPlan& plan) {
   static constexpr int kColumnStep = 8;  // a 16-byte load
+  if (plan.drafter)
+    fail(ErrorKind::unsupported, "the CUDA backend runs no drafter models yet; draft with ngram or suffix");
   for (const KvGroup& group : plan.kv_groups) {
     if (group.layers == 0) continue;
     const int d = group.head_dim, heads_per_kv = plan.layers.front().attention.heads / group.kv_heads;
@@ -365,6 +367,8 @@ StepResult CudaRunner::collect() {
 std::unique_ptr<Runner> make_cuda_runner(ModelPlan plan, const RunnerOptions& options,
                                          const CudaOptions& cuda) {
   cuda::require_supported(plan);
+  if (options.kv_type != KvType::automatic)
+    fail(ErrorKind::unsupported, "the CUDA backend chooses the type of K and V by itself; drop --kv-type");
   cuda::require_equal_formats(plan);
   const auto wanted = cuda::wanted_format(cuda.format);
   const cuda::Device device(cuda.device);

@@ -18,6 +18,7 @@ std::vector<int32_t> repeat_from(std::span<const int32_t> tokens, std::size_t po
 std::unique_ptr<Drafter> make_drafter(DraftMethod method) {
   switch (method) {
     case DraftMethod::none:
+    case DraftMethod::model:
       return nullptr;
     case DraftMethod::ngram:
       return std::make_unique<PromptLookup>();

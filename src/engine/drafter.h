@@ -23,11 +23,12 @@ std::vector<int32_t> repeat_from(std::span<const int32_t> tokens, std::size_t po
 
 enum class DraftMethod {
   none,
-  ngram,  // prompt lookup: what followed the last few tokens when they occurred before
-  suffix  // what followed the longest repeated end of the text
+  ngram,   // prompt lookup: what followed the last few tokens when they occurred before
+  suffix,  // what followed the longest repeated end of the text
+  model    // a drafter that the runner has beside the model, see RunnerInfo::drafts
 };
 
-/// One per sequence; null for DraftMethod::none.
+/// One per sequence; null for DraftMethod::none, and for DraftMethod::model, which guesses for all at once.
 std::unique_ptr<Drafter> make_drafter(DraftMethod method);
 
 /// How many tokens are worth guessing, from what became of the guesses before: up while all are accepted,

@@ -12,7 +12,7 @@
 namespace carat {
 namespace {
 
-std::unique_ptr<Runner> checked(std::unique_ptr<Runner> runner) {
+std::unique_ptr<Runner> checked(std::unique_ptr<Runner> runner, const EngineOptions& options) {
   CHECK(runner != nullptr);
   const RunnerOptions& limits = runner->info().limits;
   const auto positive = [](const char* what, int value) {
@@ -21,6 +21,10 @@ std::unique_ptr<Runner> checked(std::unique_ptr<Runner> runner) {
   positive("tokens per KV page", limits.page_tokens);
   positive("tokens per step", limits.max_step_tokens);
   positive("number of sequences", limits.max_sequences);
+  if (options.draft == DraftMethod::model && !runner->info().drafts) {
+    fail(ErrorKind::unsupported, "the device ", runner->info().device,
+         " has no drafter model; draft with ngram or suffix, or not at all");
+  }
   return runner;
 }
 
@@ -90,7 +94,7 @@ void RequestHandle::cancel() {
 
 Engine::Engine(std::unique_ptr<Runner> runner, std::shared_ptr<const Tokenizer> tokenizer,
                EngineOptions options)
-    : runner_(checked(std::move(runner))),
+    : runner_(checked(std::move(runner), options)),
       tokenizer_(std::move(tokenizer)),
       options_(std::move(options)),
       max_context_(longest_context(runner_->info(), options_.max_positions)),

@@ -13,7 +13,7 @@ struct EngineOptions {
   int max_positions = 131072;  // of the model
   int max_waiting = 1024;      // replies beyond those that can run at once; more are refused
   /// Keep the K/V of texts that ended, for requests that begin alike.
-  bool prefix_cache = false;
+  bool prefix_cache = true;
   /// How much longer a step may take because of prompts that arrive while others decode; 0: no limit.
   double slowdown = 2.0;
   DraftMethod draft = DraftMethod::none;

@@ -20,7 +20,9 @@ int pages_within(std::size_t bytes, const KvGroup& group, const KvBudget& budget
 }  // namespace
 
 std::size_t kv_page_bytes(const KvGroup& group, int page_tokens, std::size_t value_bytes) {
-  return std::size_t{2} * group.layers * group.kv_heads * group.head_dim * page_tokens * value_bytes;
+  const std::size_t scale_bytes = value_bytes == 1 ? sizeof(float) : 0;
+  return std::size_t{2} * group.layers * group.kv_heads * page_tokens *
+         (group.head_dim * value_bytes + scale_bytes);
 }
 
 std::size_t kv_bytes(const std::array<KvGroup, kKvGroups>& groups, const RunnerOptions& limits,

@@ -18,7 +18,7 @@ struct KvBudget {
   int page_tokens = RunnerOptions{}.page_tokens;
 };
 
-/// Bytes of a page of one group.
+/// Bytes of a page of one group. Numbers of one byte come with a float32 scale per token and head.
 std::size_t kv_page_bytes(const KvGroup& group, int page_tokens, std::size_t value_bytes);
 /// Bytes of all pages.
 std::size_t kv_bytes(const std::array<KvGroup, kKvGroups>& groups, const RunnerOptions& limits,

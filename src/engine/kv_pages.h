@@ -49,10 +49,13 @@ class KvPages {
 
   /// Gives `sequence`, which has none, the pages of the longest known beginning of `tokens`: whole pages, and
   /// less than all tokens, because the last one's logits are wanted. Returns its length.
+  /// Does nothing, as remember(), unless prefixes are kept.
   int reuse(SequencePages& sequence, std::span<const int32_t> tokens, std::string_view salt);
   /// The whole pages of `tokens`, all in the KV cache, may be reused from now on. Pages that another sequence
   /// remembered first become shared. To be called before release_behind_window().
   void remember(SequencePages& sequence, std::span<const int32_t> tokens, std::string_view salt);
+
+  bool keeps_prefixes() const { return prefixes_.has_value(); }
 
   /// Pages that nobody holds, those with remembered content included.
   int free_pages(int group) const { return pools_[group].available(); }

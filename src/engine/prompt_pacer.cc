@@ -7,8 +7,8 @@
 namespace carat {
 namespace {
 
-constexpr int kFewest = 4;       // a prompt goes on whatever it costs
-constexpr int kFirstGuess = 16;  // until the costs are known
+constexpr int kFewest = 4;      // a prompt goes on whatever it costs
+constexpr int kFirstGuess = 8;  // until the costs are known
 
 /// A running average that follows smaller and larger values at different speeds, and takes none for more than
 /// four times itself.
@@ -30,14 +30,18 @@ constexpr Weights kDecodeStep{0.25, 0.03}, kPromptToken{0.05, 0.25};
 int PromptPacer::prompt_tokens(int decoding, int room) const {
   if (slowdown_ == 0 || decoding == 0) return room;
   if (decode_s_ == 0 || prompt_token_s_ == 0) return std::min(room, kFirstGuess);
+  // At most twice as many as last time: a step that went by quickly may have been luck, and the next one
+  // would be long.
+  const double most = std::max(kFirstGuess, 2 * last_tokens_);
   const double affordable = (slowdown_ - 1) * decode_s_ / prompt_token_s_;
-  return std::min(room, std::max(kFewest, static_cast<int>(std::min(affordable, 1e6))));
+  return std::min(room, std::max(kFewest, static_cast<int>(std::min(affordable, most))));
 }
 
 void PromptPacer::report(int decode_tokens, int prompt_tokens, double seconds) {
   if (decode_tokens == 0) return;
   if (prompt_tokens == 0) return average(decode_s_, seconds, kDecodeStep);
   constexpr double kLeast = 1e-9;  // a step may even be quicker than the average one without prompt tokens
+  last_tokens_ = prompt_tokens;
   if (decode_s_ > 0)
     average(prompt_token_s_, std::max((seconds - decode_s_) / prompt_tokens, kLeast), kPromptToken);
 }

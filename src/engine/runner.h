@@ -6,17 +6,24 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "engine/step.h"
+#include "model/drafter.h"
 #include "model/gemma4.h"
 
 namespace carat {
+
+/// How K and V are kept. `automatic`: the device's choice, which beside unquantised weights is exact. int8 has a scale per token and
+/// K/V head, and takes a quarter of f32.
+enum class KvType { automatic, f32, f16, int8 };
 
 struct RunnerOptions {
   int page_tokens = 32;                        // tokens per KV page, in both groups
   std::array<int, kKvGroups> pages{512, 128};  // KV capacity, decided once at start
   int max_step_tokens = 512;                   // T of the largest step
   int max_sequences = 16;                      // segments of the largest step
+  KvType kv_type = KvType::automatic;
 };
 
 struct RunnerInfo {
@@ -26,6 +33,7 @@ struct RunnerInfo {
   std::size_t kv_bytes_per_token;      // full group, one token
   int vocab;                           // logits per row; a step's token ids lie in [0, vocab)
   std::array<KvGroup, kKvGroups> kv_groups;
+  bool drafts = false;  // has a drafter, see Runner::draft()
 };
 
 struct PageCopy {
@@ -44,6 +52,9 @@ class Runner {
   virtual void submit(const StepInput& step) = 0;
   /// Waits for the oldest step in flight. Throws Error{device}, after which the runner is unusable.
   virtual StepResult collect() = 0;
+  /// `count` guesses for each row, [rows, count], of the plan's drafter. Between collect() of a step and the
+  /// next submit(). Only when info().drafts.
+  virtual std::vector<int32_t> draft(const DraftRows& rows, int count);
   /// Copies whole KV pages, ordered between the steps around it.
   virtual void copy_pages(std::span<const PageCopy> copies) = 0;
 };

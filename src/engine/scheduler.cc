@@ -26,10 +26,13 @@ std::unique_ptr<Sequence> take_out(std::vector<std::unique_ptr<Sequence>>& queue
 /// Whether the prompt has not been computed for the first time yet.
 bool starting(const Sequence& s) { return s.reply_tokens() == 0 && s.cached < s.prompt_tokens; }
 
+bool decodes(const Sequence& s) { return s.leader == nullptr && s.pending() == 1; }
+
 }  // namespace
 
-Scheduler::Scheduler(KvPages& pages, const RunnerOptions& limits, const Options& options)
-    : pages_(pages), limits_(limits), options_(options), pacer_(options.slowdown) {}
+Scheduler::Scheduler(KvPages& pages, const RunnerOptions& limits, const Options& options,
+                     const ModelDrafter* drafter)
+    : pages_(pages), limits_(limits), options_(options), drafter_(drafter), pacer_(options.slowdown) {}
 
 void Scheduler::add(std::unique_ptr<Sequence> sequence) { insert_by_rank(waiting_, std::move(sequence)); }
 
@@ -56,40 +59,26 @@ void Scheduler::admit() {
   const std::size_t most = std::min(limits_.max_sequences, limits_.max_step_tokens);
   while (!waiting_.empty() && running_.size() < most) {
     Sequence& first = *waiting_.front();
-    first.leader = leader_for(first);
-    if (first.leader == nullptr) {
-      first.cached = pages_.reuse(first.pages, first.tokens, first.request().cache_salt);
-      if (!running_.empty() && !fits(first)) {
-        pages_.release_all(first.pages);
-        first.cached = 0;
-        return;
-      }
+    find_beginning(first);
+    if (!running_.empty() && !fits(first)) {
+      pages_.release_all(first.pages);
+      first.cached = 0;
+      first.leader = nullptr;
+      return;
     }
-    if (first.queued_s < 0) {
-      first.queued_s = first.submission->elapsed_s();
-      first.usage.cached_tokens = first.cached;
-    }
+    if (first.queued_s < 0) first.queued_s = first.submission->elapsed_s();
     insert_by_rank(running_, take_out(waiting_, first));
   }
 }
 
-/// A running sample of the same request that is computing the prompt.
-Sequence* Scheduler::leader_for(const Sequence& sequence) const {
-  if (!starting(sequence)) return nullptr;
-  const auto leader = std::ranges::find_if(running_, [&](const auto& other) {
-    return other->submission == sequence.submission && other->leader == nullptr && starting(*other);
-  });
-  return leader == running_.end() ? nullptr : leader->get();
-}
-
 /// Whether the pages suffice for all that runs to read what it has to read, and this one too. Replies grow
 /// beyond that: then the last in rank gives way.
-bool Scheduler::fits(Sequence& sequence) const {
+bool Scheduler::fits(const Sequence& sequence) const {
   for (int g = 0; g < kKvGroups; ++g) {
     const auto missing = [&](const Sequence& s) {
-      if (s.leader != nullptr) return 0;
       const int needed = pages_.reserved_pages(g, std::min(s.limit, static_cast<int>(s.tokens.size()) + 1));
-      return std::max(0, needed - pages_.held_pages(s.pages, g));
+      const int had = s.leader != nullptr ? s.awaited / limits_.page_tokens : pages_.held_pages(s.pages, g);
+      return std::max(0, needed - had);
     };
     int wanted = missing(sequence) + pages_.step_pages(g);
     for (const auto& running : running_) wanted += missing(*running);
@@ -98,30 +87,85 @@ bool Scheduler::fits(Sequence& sequence) const {
   return true;
 }
 
+/// What a sequence without pages begins with: known pages, or a leader who is about to have more of them.
+void Scheduler::find_beginning(Sequence& sequence) {
+  sequence.cached = pages_.reuse(sequence.pages, sequence.tokens, sequence.request().cache_salt);
+  const bool follows = follow(sequence);
+  if (follows) {
+    pages_.release_all(sequence.pages);
+    sequence.cached = 0;
+  }
+  if (starting(sequence) && sequence.usage.preemptions == 0) sequence.usage.cached_tokens = sequence.cached;
+}
+
+/// Lets the sequence wait for whoever is computing most of what it would have to. The leader is before it in
+/// line and so gets at least the room that it would get itself: nobody waits longer than computing takes.
+bool Scheduler::follow(Sequence& sequence) const {
+  sequence.leader = nullptr;
+  sequence.awaited = sequence.cached;
+  for (const auto& other : running_) {
+    if (other->leader != nullptr || other->rank >= sequence.rank) continue;
+    const int shared = shared_by(*other, sequence);
+    if (shared <= other->cached || shared <= sequence.awaited) continue;
+    sequence.leader = other.get();
+    sequence.awaited = shared;
+  }
+  return sequence.leader != nullptr;
+}
+
+/// Tokens whose pages the sequence can take over: of a sample of the same request the whole prompt, of a text
+/// that begins alike whole pages.
+int Scheduler::shared_by(const Sequence& leader, const Sequence& sequence) const {
+  if (leader.submission == sequence.submission && starting(leader) && starting(sequence))
+    return sequence.prompt_tokens;
+  if (!pages_.keeps_prefixes() || leader.request().cache_salt != sequence.request().cache_salt) return 0;
+  const auto parted = std::ranges::mismatch(leader.tokens, sequence.tokens).in2 - sequence.tokens.begin();
+  const int alike = std::min(static_cast<int>(parted), static_cast<int>(sequence.tokens.size()) - 1);
+  return alike / limits_.page_tokens * limits_.page_tokens;
+}
+
+/// The sequences that decode, with guesses of at most `spare` tokens in all.
+std::vector<StepShare> Scheduler::guess(int spare) {
+  std::vector<DraftWish> wishes;
+  for (const auto& sequence : running_) {
+    if (!decodes(*sequence)) continue;
+    DraftWish& wish = wishes.emplace_back(DraftWish{sequence.get(), 0});
+    const int left = sequence->limit - static_cast<int>(sequence->tokens.size()) - 1;
+    const int most = std::min(spare, left);
+    if ((!sequence->drafter && !drafter_) || most <= 0) continue;
+    wish.most = std::min(sequence->draft_length.next(), most);
+    if (sequence->drafter) wish.drafts = sequence->drafter->draft(sequence->tokens, wish.most);
+    spare -= sequence->drafter ? static_cast<int>(wish.drafts.size()) : wish.most;
+  }
+  if (drafter_) drafter_->draft(wishes);
+  std::vector<StepShare> shares;
+  for (DraftWish& wish : wishes) {
+    const auto ends = [&](int32_t token) { return wish.sequence->stream.ends(token); };
+    const auto end = std::ranges::find_if(wish.drafts, ends);  // nothing follows it
+    if (end != wish.drafts.end()) wish.drafts.erase(end + 1, wish.drafts.end());
+    shares.push_back({wish.sequence, 1, std::move(wish.drafts)});
+  }
+  return shares;
+}
+
 /// Sequences that decode come first: a long prompt may slow them down, but never stops them.
 void Scheduler::plan_decoding(std::vector<StepShare>& shares, std::vector<PageCopy>& copies) {
-  const auto decodes = [](const Sequence& s) { return s.leader == nullptr && s.pending() == 1; };
-  const auto decoding = std::ranges::count_if(running_, [&](const auto& s) { return decodes(*s); });
+  const auto decoding = std::ranges::count_if(running_, [](const auto& s) { return decodes(*s); });
   decoding_ = static_cast<int>(decoding);
   const bool prompts = std::ranges::any_of(running_, [](const auto& s) { return s->pending() > 1; });
-  int spare = (room_ - decoding_) / (prompts ? 2 : 1);  // for drafts
-  if (decoding_ > options_.draft_batch) spare = 0;
-  // Whoever is preempted is the last, so the ones before `i` stay where they are.
-  for (std::size_t i = 0; i < running_.size(); ++i) {
-    Sequence& sequence = *running_[i];
-    if (!decodes(sequence)) continue;
-    StepShare share{&sequence, 1, {}};
-    const int left = sequence.limit - static_cast<int>(sequence.tokens.size()) - 1;
-    if (const int most = std::min(spare, left); sequence.drafter && most > 0) {
-      const int wanted = std::min(sequence.draft_length.next(), most);
-      share.drafts = sequence.drafter->draft(sequence.tokens, wanted);
-      if (!pages_.extend(sequence.pages, sequence.cached, share.tokens(), copies)) share.drafts.clear();
-    }
+  const int spare = (room_ - decoding_) / (prompts ? 2 : 1);
+  for (StepShare& share : guess(decoding_ > options_.draft_batch ? 0 : spare)) {
+    Sequence& sequence = *share.sequence;
+    if (!runs(sequence)) continue;
+    if (!pages_.extend(sequence.pages, sequence.cached, share.tokens(), copies)) share.drafts.clear();
     if (!reserve(sequence, 1, shares, copies)) continue;
-    spare -= static_cast<int>(share.drafts.size());
     room_ -= share.tokens();
     shares.push_back(std::move(share));
   }
+}
+
+bool Scheduler::runs(const Sequence& sequence) const {
+  return std::ranges::any_of(running_, [&](const auto& s) { return s.get() == &sequence; });
 }
 
 /// The first prompt gets half of the room, the next half of what is left, and so on: a long one can't keep
@@ -141,8 +185,8 @@ void Scheduler::plan_prompts(std::vector<StepShare>& shares, std::vector<PageCop
     }
   }
   for (StepShare& share : wanted) {
-    const bool runs = std::ranges::any_of(running_, [&](const auto& s) { return s.get() == share.sequence; });
-    if (!runs || share.count == 0 || !reserve(*share.sequence, share.count, shares, copies)) continue;
+    if (!runs(*share.sequence) || share.count == 0 || !reserve(*share.sequence, share.count, shares, copies))
+      continue;
     room_ -= share.count;
     shares.push_back(share);
   }
@@ -167,50 +211,51 @@ void Scheduler::preempt(Sequence& sequence, std::vector<StepShare>& shares) {
     room_ += share.tokens();
     return true;
   });
+  auto owned = take_out(running_, sequence);
   leave(sequence);
   ++sequence.usage.preemptions;
   ++preemptions_;
-  insert_by_rank(waiting_, take_out(running_, sequence));
+  insert_by_rank(waiting_, std::move(owned));
 }
 
-/// Takes the pages of a running sequence.
+/// Takes the pages of a sequence that doesn't run any more.
 void Scheduler::leave(Sequence& sequence) {
   pages_.release_all(sequence.pages);
   sequence.cached = 0;
   sequence.leader = nullptr;
-  lead_on(sequence);
+  part_from(sequence);
 }
 
-/// Samples that waited for this one's prompt wait for the first of themselves.
-void Scheduler::lead_on(Sequence& leader) {
-  Sequence* next = nullptr;
+/// Those who waited for this one look for another leader: mostly the first of themselves.
+void Scheduler::part_from(const Sequence& leader) {
   for (const auto& sequence : running_) {
-    if (sequence->leader != &leader) continue;
-    sequence->leader = next;
-    if (next != nullptr) continue;
-    next = sequence.get();
-    next->cached = pages_.reuse(next->pages, next->tokens, next->request().cache_salt);
+    if (sequence->leader == &leader) find_beginning(*sequence);
   }
+}
+
+/// What the sequence has waited for is there.
+void Scheduler::join(const Sequence& leader, Sequence& sequence) {
+  const bool sample = leader.submission == sequence.submission && sequence.awaited == sequence.prompt_tokens;
+  if (!sample) return find_beginning(sequence);
+  sequence.leader = nullptr;
+  sequence.cached = sequence.usage.cached_tokens = sequence.prompt_tokens - 1;
+  pages_.share(leader.pages, sequence.pages, sequence.cached);
 }
 
 void Scheduler::complete(Sequence& sequence) {
   const std::span<const int32_t> tokens = sequence.tokens;
   pages_.remember(sequence.pages, tokens.first(sequence.cached), sequence.request().cache_salt);
-  if (sequence.cached >= sequence.prompt_tokens) {
-    for (const auto& sample : running_) {
-      if (sample->leader != &sequence) continue;
-      sample->leader = nullptr;
-      sample->cached = sample->usage.cached_tokens = sample->prompt_tokens - 1;
-      pages_.share(sequence.pages, sample->pages, sample->cached);
-    }
+  for (const auto& other : running_) {
+    if (other->leader == &sequence && sequence.cached >= other->awaited) join(sequence, *other);
   }
   pages_.release_behind_window(sequence.pages, sequence.cached);
   pages_.release_beyond(sequence.pages, sequence.cached);
 }
 
 void Scheduler::remove(Sequence& sequence) {
+  auto owned = take_out(running_, sequence);
+  if (!owned) owned = take_out(waiting_, sequence);
   leave(sequence);
-  if (!take_out(running_, sequence)) take_out(waiting_, sequence);
 }
 
 }  // namespace carat

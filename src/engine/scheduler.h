@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/kv_pages.h"
+#include "engine/model_drafter.h"
 #include "engine/prompt_pacer.h"
 #include "engine/sequence.h"
 
@@ -30,13 +31,15 @@ class Scheduler {
     double slowdown = 2.0;  // see PromptPacer
     int draft_batch = 8;    // more sequences than this decode without drafts: the step is full of work anyway
   };
-  Scheduler(KvPages& pages, const RunnerOptions& limits, const Options& options);
+  /// `drafter` guesses for sequences that have none of their own; may be null.
+  Scheduler(KvPages& pages, const RunnerOptions& limits, const Options& options,
+            const ModelDrafter* drafter = nullptr);
 
   void add(std::unique_ptr<Sequence> sequence);
   /// The next step: everyone in it has its pages, and `copies` must be made before it. Empty when there is
   /// nothing to do.
   std::vector<StepShare> plan(std::vector<PageCopy>& copies);
-  /// The step's tokens are in the KV cache: lets samples of the same prompt join, and pages go.
+  /// The step's tokens are in the KV cache: lets those join who waited for them, and pages go.
   void complete(Sequence& sequence);
   /// Forgets a sequence that ended; its pages return.
   void remove(Sequence& sequence);
@@ -54,18 +57,24 @@ class Scheduler {
   using Queue = std::vector<std::unique_ptr<Sequence>>;  // by rank
 
   void admit();
-  bool fits(Sequence& sequence) const;
-  Sequence* leader_for(const Sequence& sequence) const;
+  bool fits(const Sequence& sequence) const;
+  bool runs(const Sequence& sequence) const;
+  void find_beginning(Sequence& sequence);
+  bool follow(Sequence& sequence) const;
+  int shared_by(const Sequence& leader, const Sequence& sequence) const;
+  std::vector<StepShare> guess(int spare);
   void plan_decoding(std::vector<StepShare>& shares, std::vector<PageCopy>& copies);
   void plan_prompts(std::vector<StepShare>& shares, std::vector<PageCopy>& copies);
   bool reserve(Sequence& sequence, int count, std::vector<StepShare>& shares, std::vector<PageCopy>& copies);
   void preempt(Sequence& sequence, std::vector<StepShare>& shares);
   void leave(Sequence& sequence);
-  void lead_on(Sequence& leader);
+  void join(const Sequence& leader, Sequence& sequence);
+  void part_from(const Sequence& leader);
 
   KvPages& pages_;
   const RunnerOptions limits_;
   const Options options_;
+  const ModelDrafter* const drafter_;
   PromptPacer pacer_;
   Queue waiting_, running_;
   int room_ = 0;      // tokens left in the step being planned

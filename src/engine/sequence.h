@@ -29,10 +29,19 @@ struct Sequence {
   std::vector<int32_t> held_off = {};          // never drawn before min_tokens
   std::unique_ptr<Drafter> drafter = nullptr;  // may be null
   DraftLength draft_length;
+  /// Where the last token was drawn, for ModelDrafter.
+  struct Draw {
+    int64_t step = -1;
+    int row = 0;  // of the step's logit rows
+  };
+  Draw last_draw = {};
 
   int cached = 0;  // tokens in the KV cache
   SequencePages pages = {};
-  Sequence* leader = nullptr;  // a sample whose prompt is being computed; this one will share its pages
+  /// One that is computing what this one begins with, too: this one waits and takes its pages when the leader
+  /// has `awaited` tokens of them.
+  Sequence* leader = nullptr;
+  int awaited = 0;
   Usage usage = {};
   double queued_s = -1, first_token_s = 0;  // -1: has never run
   std::string failure = {};                 // not empty: ends it once the step in flight is done

@@ -17,7 +17,9 @@ StepLoop::StepLoop(Runner& runner, std::shared_ptr<const Tokenizer> tokenizer, c
       max_context_(max_context),
       pages_(runner.info().kv_groups, runner.info().limits,
              options.prefix_cache ? KeepPrefixes::yes : KeepPrefixes::no),
-      scheduler_(pages_, runner.info().limits, {options.slowdown, options.draft_batch}) {}
+      drafter_(runner),
+      scheduler_(pages_, runner.info().limits, {options.slowdown, options.draft_batch},
+                 options.draft == DraftMethod::model ? &drafter_ : nullptr) {}
 
 void StepLoop::add(std::shared_ptr<const Submission> submission) {
   const Request& request = submission->request;
@@ -67,6 +69,7 @@ void StepLoop::step() {
     add_to_step(share);
   }
   const int prompt_tokens = builder_.tokens() - decode_tokens;
+  drafter_.begin_step();
   runner_.submit(builder_.input());
   const StepResult result = runner_.collect();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
@@ -78,7 +81,7 @@ void StepLoop::step() {
   for (std::size_t i = 0; i < shares.size(); ++i) {
     const std::span<const float> logits =
         result.logits.empty() ? result.logits : result.logits.subspan(row * vocab, rows[i] * vocab);
-    accept(shares[i], std::span(result.tokens).subspan(row, rows[i]), logits);
+    accept(shares[i], static_cast<int>(row), std::span(result.tokens).subspan(row, rows[i]), logits);
     row += rows[i];
   }
 }
@@ -127,7 +130,8 @@ std::span<const uint32_t> StepLoop::mask_after(Sequence& sequence, std::span<con
 
 /// The drafts are accepted as far as they are the tokens that were drawn; what was drawn behind the first
 /// other one followed a text that isn't the reply.
-void StepLoop::accept(const StepShare& share, std::span<const int32_t> drawn, std::span<const float> logits) {
+void StepLoop::accept(const StepShare& share, int first_row, std::span<const int32_t> drawn,
+                      std::span<const float> logits) {
   Sequence& sequence = *share.sequence;
   const std::size_t vocab = runner_.info().vocab;
   const int prompt_left = std::max(0, sequence.prompt_tokens - sequence.cached);
@@ -137,6 +141,7 @@ void StepLoop::accept(const StepShare& share, std::span<const int32_t> drawn, st
   int accepted = 0;
   Event last;
   for (std::size_t i = 0; i < drawn.size(); ++i) {
+    drafter_.drawn(sequence, first_row + static_cast<int>(i));
     Event event = event_for(sequence, drawn[i], logits.empty() ? logits : logits.subspan(i * vocab, vocab));
     const bool as_drafted = i < share.drafts.size() && drawn[i] == share.drafts[i];
     if (as_drafted) {

@@ -56,8 +56,10 @@ class StepLoop {
   void add_to_step(const StepShare& share);
   void ask_for_tokens(const StepShare& share, int first_row);
   std::span<const uint32_t> mask_after(Sequence& sequence, std::span<const int32_t> reply);
-  /// `drawn` [1 + drafts] and `logits` [1 + drafts, vocab], or empty.
-  void accept(const StepShare& share, std::span<const int32_t> drawn, std::span<const float> logits);
+  /// `drawn` [1 + drafts] from `first_row` of the step's logit rows on, and `logits` [1 + drafts, vocab], or
+  /// empty.
+  void accept(const StepShare& share, int first_row, std::span<const int32_t> drawn,
+              std::span<const float> logits);
   Event event_for(Sequence& sequence, int32_t token, std::span<const float> logits);
   void end(Sequence& sequence, FinishReason reason, const std::string& error, Event event);
   void post(const Sequence& sequence, Event event);
@@ -68,6 +70,7 @@ class StepLoop {
   const EngineOptions& options_;
   const int max_context_;
   KvPages pages_;
+  ModelDrafter drafter_;
   Scheduler scheduler_;
   StepBuilder builder_;
   std::vector<PageCopy> copies_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <span>
 #include <system_error>
 #include <utility>
 
@@ -30,6 +31,17 @@ struct ConfigFile {
   bool unified;  // the 12B family, whose defaults differ
 };
 
+void check_architectures(const JsonObject& root, std::span<const std::string_view> known,
+                         std::string_view names) {
+  for (const std::string& architecture : root.strings("architectures")) {
+    if (std::ranges::find(known, architecture) != known.end()) continue;
+    fail(ErrorKind::unsupported, root.where("architectures"), " names ", in_quotes(architecture), ": only ",
+         names, " are supported");
+  }
+}
+
+bool is_drafter(std::string_view type) { return type.starts_with("gemma4") && type.ends_with("_assistant"); }
+
 void check_family(const JsonObject& root) {
   static constexpr std::array<std::string_view, 4> kTypes{"gemma4", "gemma4_text", "gemma4_unified",
                                                           "gemma4_unified_text"};
@@ -37,27 +49,36 @@ void check_family(const JsonObject& root) {
       "Gemma4ForConditionalGeneration", "Gemma4ForCausalLM", "Gemma4UnifiedForConditionalGeneration",
       "Gemma4UnifiedForCausalLM"};
   const std::string type = root.string("model_type", "");
-  if (type.ends_with("_assistant") && type.starts_with("gemma4")) {
-    root.reject(
-        ErrorKind::unsupported, "model_type",
-        "a drafter, which predicts tokens for a larger Gemma 4 and can't run alone; give that model instead");
+  if (is_drafter(type)) {
+    root.reject(ErrorKind::unsupported, "model_type",
+                "a drafter, which predicts tokens for a larger Gemma 4 and can't run alone; give that model "
+                "instead, and this one with --draft");
   }
   if (std::find(kTypes.begin(), kTypes.end(), type) == kTypes.end()) {
     root.reject(ErrorKind::unsupported, "model_type",
                 "only Gemma 4 is supported (gemma4, gemma4_text, gemma4_unified, gemma4_unified_text)");
   }
-  for (const std::string& architecture : root.strings("architectures")) {
-    if (std::find(kArchitectures.begin(), kArchitectures.end(), architecture) != kArchitectures.end())
-      continue;
-    fail(ErrorKind::unsupported, root.where("architectures"), " names ", in_quotes(architecture),
-         ": only Gemma4ForConditionalGeneration, Gemma4ForCausalLM and their Gemma4Unified forms are "
-         "supported");
-  }
+  check_architectures(root, kArchitectures,
+                      "Gemma4ForConditionalGeneration, Gemma4ForCausalLM and their Gemma4Unified forms");
 }
 
-ConfigFile open_config(std::string_view json, const std::string& source) {
+void check_drafter_family(const JsonObject& root) {
+  static constexpr std::array<std::string_view, 2> kArchitectures{"Gemma4AssistantForCausalLM",
+                                                                  "Gemma4UnifiedAssistantForCausalLM"};
+  if (!is_drafter(root.string("model_type", ""))) {
+    root.reject(ErrorKind::unsupported, "model_type",
+                "not a drafter for Gemma 4 (gemma4_assistant, gemma4_unified_assistant)");
+  }
+  check_architectures(root, kArchitectures,
+                      "Gemma4AssistantForCausalLM and Gemma4UnifiedAssistantForCausalLM");
+  if (!root.has("text_config")) fail(ErrorKind::corrupt, root.where("text_config"), ": missing");
+}
+
+enum class Role { model, drafter };
+
+ConfigFile open_config(std::string_view json, const std::string& source, Role role) {
   const JsonObject root = JsonObject::parse(json, source);
-  check_family(root);
+  role == Role::model ? check_family(root) : check_drafter_family(root);
   if (root.is_null("text_config")) root.reject(ErrorKind::corrupt, "text_config", "must be an object");
   const bool unified = root.string("model_type", "").starts_with("gemma4_unified");
   if (!root.has("text_config")) return {root, root, unified};
@@ -159,15 +180,21 @@ struct LayerDefaults {
   int first_shared;  // layers from here on read another layer's K/V; the layer count when there are none
 };
 
-LayerDefaults read_layer_defaults(const JsonObject& text, int layers) {
+LayerDefaults read_layer_defaults(const JsonObject& text, int layers, Role role) {
   LayerDefaults d{};
   d.head_dim = d.full_head_dim = text.integer("head_dim", 256, kHeadDim);
   d.kv_heads = d.full_kv_heads = text.integer("num_key_value_heads", 4, kHeads);
   d.intermediate_size = text.integer("intermediate_size", 9216, kSize);
   d.k_eq_v = text.boolean("attention_k_eq_v", false);
   d.double_wide = text.boolean("use_double_wide_mlp", false);
-  const int shared = text.integer("num_kv_shared_layers", 0, {0, layers});
-  if (shared == layers) {
+  int shared = text.integer("num_kv_shared_layers", 0, {0, layers});
+  if (role == Role::drafter) {
+    // 0 means all, as in transformers.
+    if (shared != 0 && shared != layers)
+      text.reject(ErrorKind::invalid_argument, "num_kv_shared_layers", "a drafter of ", layers,
+                  " layers shares the K/V of all of them");
+    shared = 0;
+  } else if (shared == layers) {
     text.reject(ErrorKind::unsupported, "num_kv_shared_layers", "all ", layers,
                 " layers read the K/V of another model; a drafter can't run alone");
   }
@@ -229,10 +256,10 @@ void check_layers(const JsonObject& text, const ModelConfig& config) {
   }
 }
 
-std::vector<LayerConfig> read_layers(const JsonObject& text, std::vector<std::string>& warnings) {
+std::vector<LayerConfig> read_layers(const JsonObject& text, std::vector<std::string>& warnings, Role role) {
   const std::vector<AttentionKind> kinds = read_layer_kinds(text, warnings);
   const int count = static_cast<int>(kinds.size());
-  const LayerDefaults d = read_layer_defaults(text, count);
+  const LayerDefaults d = read_layer_defaults(text, count, role);
   std::map<AttentionKind, int> last_owner;
   std::vector<LayerConfig> layers;
   for (int i = 0; const AttentionKind kind : kinds) {
@@ -248,7 +275,7 @@ std::vector<LayerConfig> read_layers(const JsonObject& text, std::vector<std::st
                       .kv_heads = full ? d.full_kv_heads : d.kv_heads,
                       .intermediate_size = d.intermediate_size * (d.double_wide && shared ? 2 : 1),
                       .k_eq_v = d.k_eq_v && full,
-                      .kv_donor = donor->second});
+                      .kv_donor = role == Role::drafter ? -1 : donor->second});
     ++i;
   }
   apply_overrides(text, layers);
@@ -298,10 +325,7 @@ void read_soft_token_ids(const ConfigFile& file, ModelConfig& config) {
   }
 }
 
-}  // namespace
-
-ModelConfig parse_model_config(std::string_view json, const std::string& source_name) {
-  const ConfigFile file = open_config(json, source_name);
+ModelConfig read_config(const ConfigFile& file, Role role) {
   const JsonObject& text = file.text;
   check_supported(file.root);
   check_supported(text);
@@ -326,7 +350,7 @@ ModelConfig parse_model_config(std::string_view json, const std::string& source_
   }
   config.tie_word_embeddings =
       file.root.boolean("tie_word_embeddings", text.boolean("tie_word_embeddings", true));
-  config.layers = read_layers(text, config.warnings);
+  config.layers = read_layers(text, config.warnings, role);
   check_layers(text, config);
   for (const LayerConfig& layer : config.layers) {
     RopeConfig& rope = layer.attention == AttentionKind::full ? config.full_rope : config.sliding_rope;
@@ -338,13 +362,49 @@ ModelConfig parse_model_config(std::string_view json, const std::string& source_
   return config;
 }
 
-ModelConfig load_model_config(const std::filesystem::path& directory) {
+MappedFile open_config_file(const std::filesystem::path& directory) {
   const std::filesystem::path path = directory / "config.json";
   std::error_code ignored;
   if (std::filesystem::symlink_status(path, ignored).type() == std::filesystem::file_type::not_found)
     fail(ErrorKind::not_found, in_quotes(directory.string()), " is not a checkpoint: it has no config.json");
-  const MappedFile file(path, kMostConfigBytes);
+  return MappedFile(path, kMostConfigBytes);
+}
+
+/// What a drafter can't have, as in transformers.
+void check_drafter_text(const JsonObject& text, const ModelConfig& config) {
+  if (config.hidden_size_per_layer_input > 0)
+    text.reject(ErrorKind::unsupported, "hidden_size_per_layer_input", "a drafter has none; it must be 0");
+  for (const char* field : {"enable_moe_block", "use_double_wide_mlp"}) {
+    if (text.boolean(field, false))
+      text.reject(ErrorKind::unsupported, field, "a drafter has none; it must be false");
+  }
+}
+
+}  // namespace
+
+ModelConfig parse_model_config(std::string_view json, const std::string& source_name) {
+  return read_config(open_config(json, source_name, Role::model), Role::model);
+}
+
+ModelConfig load_model_config(const std::filesystem::path& directory) {
+  const MappedFile file = open_config_file(directory);
   return parse_model_config(file.text(), file.path().string());
+}
+
+DrafterConfig parse_drafter_config(std::string_view json, const std::string& source_name) {
+  const ConfigFile file = open_config(json, source_name, Role::drafter);
+  DrafterConfig config;
+  config.text = read_config(file, Role::drafter);
+  check_drafter_text(file.text, config.text);
+  config.backbone_hidden_size = file.root.integer("backbone_hidden_size", file.unified ? 3840 : 1536, kSize);
+  config.centroids = file.root.integer("num_centroids", 2048, kVocab);
+  config.centroids_searched = file.root.integer("centroid_intermediate_top_k", 32, kVocab);
+  return config;
+}
+
+DrafterConfig load_drafter_config(const std::filesystem::path& directory) {
+  const MappedFile file = open_config_file(directory);
+  return parse_drafter_config(file.text(), file.path().string());
 }
 
 }  // namespace carat

@@ -27,7 +27,7 @@ struct LayerConfig {
   int kv_heads;
   int intermediate_size;
   bool k_eq_v;   // no v_proj tensor: V is the raw output of k_proj
-  int kv_donor;  // the layer whose K/V this one reads; itself when it owns them
+  int kv_donor;  // the layer whose K/V this one reads; itself when it owns them, -1 in a drafter
 };
 
 struct ModelConfig {
@@ -57,6 +57,15 @@ struct ModelConfig {
   std::vector<std::string> warnings;  // what the file says and is not done, one line each
 };
 
+/// A drafter (transformers' gemma4_assistant and gemma4_unified_assistant): a small text model that guesses
+/// tokens for a larger one. All its layers read K/V of that model's layers.
+struct DrafterConfig {
+  ModelConfig text;
+  int backbone_hidden_size = 1536;  // hidden_size of the model it was trained for
+  // Of a head that looks only at the tokens of the best centroids. Whether it has one, its tensors say.
+  int centroids = 2048, centroids_searched = 32;
+};
+
 /// Sampling defaults of the checkpoint; absent fields are absent.
 struct GenerationConfig {
   bool do_sample = false;
@@ -74,6 +83,10 @@ struct GenerationConfig {
 /// size overflows int64 arithmetic.
 ModelConfig load_model_config(const std::filesystem::path& directory);
 ModelConfig parse_model_config(std::string_view json, const std::string& source_name);
+
+/// The same for a drafter's directory.
+DrafterConfig load_drafter_config(const std::filesystem::path& directory);
+DrafterConfig parse_drafter_config(std::string_view json, const std::string& source_name);
 
 /// All defaults when the directory has no generation_config.json. Every id is in [0, vocab), and at least one
 /// token is not suppressed. Throws Error{corrupt} or Error{invalid_argument}, naming file, field and value.

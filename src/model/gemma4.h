@@ -78,6 +78,8 @@ struct KvGroup {
   int window = 0;  // 0: grows with the context
 };
 
+struct DrafterPlan;
+
 struct ModelPlan {
   /// The row of `embed` and `ple_table` that a token reads: its own, but the padding token's for the
   /// placeholders of images and sound, and row 0 beyond the table.
@@ -99,7 +101,8 @@ struct ModelPlan {
   int last_kv_layer;                 // later layers write no K/V
   std::vector<int32_t> soft_tokens;  // placeholders, see embedding_row()
   int32_t pad_token = 0;
-  std::shared_ptr<const void> storage;  // owns the Vecs and keeps the checkpoint's maps alive
+  std::shared_ptr<const DrafterPlan> drafter;  // guesses tokens for this model; may be null
+  std::shared_ptr<const void> storage;         // owns the Vecs and keeps the checkpoint's maps alive
 };
 
 /// Tokens [first, first + count) of a step continue one sequence of which `past` tokens are cached.

@@ -4,184 +4,16 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <set>
+#include <cstring>
 #include <string_view>
 #include <utility>
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "model/tensor_reader.h"
 
 namespace carat {
 namespace {
-
-// Prefixes in use: multimodal checkpoints, older multimodal exports, text-only ones, bare state dicts.
-constexpr std::array<std::string_view, 4> kPrefixes{"model.language_model.", "language_model.model.",
-                                                    "model.", ""};
-// What write_quantized_checkpoint() appends to the name of a matrix.
-constexpr std::array<std::pair<std::string_view, WeightFormat>, 2> kQuantized{
-    {{".int8", WeightFormat::int8}, {".int4", WeightFormat::int4}}};
-constexpr std::array<std::string_view, 4> kHeadNames{"lm_head.weight", "language_model.lm_head.weight",
-                                                     "model.lm_head.weight",
-                                                     "model.language_model.lm_head.weight"};
-
-struct PlanStorage {
-  std::shared_ptr<const Checkpoint> checkpoint;
-  std::vector<std::unique_ptr<float[]>> vectors;
-};
-
-WeightFormat weight_format(const Tensor& tensor, const Checkpoint& checkpoint) {
-  for (const auto& [suffix, format] : kQuantized) {
-    if (tensor.dtype == DType::u8 && tensor.name.ends_with(suffix)) return format;
-  }
-  switch (tensor.dtype) {
-    case DType::f32:
-      return WeightFormat::f32;
-    case DType::f16:
-      return WeightFormat::f16;
-    case DType::bf16:
-      return WeightFormat::bf16;
-    default:
-      fail(ErrorKind::unsupported, checkpoint.path(tensor), ": tensor ", in_quotes(tensor.name),
-           " has dtype ", in_quotes(tensor.dtype_name), "; weights may be BF16, F16 or F32");
-  }
-}
-
-std::string shape_text(std::span<const int64_t> shape) {
-  std::string text = "[";
-  for (std::size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
-  return text + "]";
-}
-
-/// Typed, shape-checked access to the tensors under the checkpoint's prefix.
-class TensorReader {
- public:
-  TensorReader(const Checkpoint& checkpoint, PlanStorage& storage)
-      : checkpoint_(checkpoint), storage_(storage) {
-    for (std::string_view prefix : kPrefixes) {
-      prefix_ = prefix;
-      if (find(prefix_ + "embed_tokens.weight")) return;
-    }
-    fail(ErrorKind::corrupt, checkpoint.directory().string(),
-         ": no tensor named embed_tokens.weight under any of ",
-         "the prefixes model.language_model., language_model.model., model. or none; this is not a Gemma 4 "
-         "text model");
-  }
-
-  Linear matrix(const std::string& name, int64_t rows, int64_t cols) {
-    return view(get(name, std::array{rows, cols}), rows, cols);
-  }
-
-  /// Experts are stored [experts, rows, cols]; seen here as one matrix of experts * rows rows.
-  Linear stacked_matrix(const std::string& name, int64_t experts, int64_t rows, int64_t cols) {
-    return view(get(name, std::array{experts, rows, cols}), experts * rows, cols);
-  }
-
-  Vec vector(const std::string& name, int64_t size) {
-    const Linear row = view(get(name, std::array{size}), 1, size);
-    auto& values = storage_.vectors.emplace_back(std::make_unique<float[]>(static_cast<std::size_t>(size)));
-    decode_row(row, 0, values.get());
-    for (int64_t i = 0; i < size; ++i) {
-      if (std::isfinite(values[static_cast<std::size_t>(i)])) continue;
-      const Tensor& tensor = get(name, std::array{size});
-      fail(ErrorKind::corrupt, checkpoint_.path(tensor), ": tensor ", in_quotes(tensor.name), " holds ",
-           values[static_cast<std::size_t>(i)], " at ", i, "; weights must be finite numbers");
-    }
-    return {values.get(), static_cast<std::size_t>(size)};
-  }
-
-  /// Null when the checkpoint has no output head of its own.
-  const Tensor* find_head() const {
-    for (std::string_view head : kHeadNames) {
-      if (const Tensor* tensor = find(std::string(head))) return tensor;
-    }
-    return nullptr;
-  }
-
-  Linear head(const Tensor& tensor, int64_t rows, int64_t cols) {
-    expect_shape(tensor, std::array<int64_t, 2>{rows, cols});
-    return view(tensor, rows, cols);
-  }
-
-  /// A tensor of the text model that was never read means that config.json describes another model, which
-  /// would run and answer wrongly. K and V of sharing layers are the exception: Google's files keep them,
-  /// nobody reads them.
-  void expect_all_read(const ModelConfig& config) const {
-    const Tensor* first = nullptr;
-    int unread = 0;
-    for (const auto& [name, tensor] : checkpoint_.tensors()) {
-      if (!std::string_view(name).starts_with(prefix_) || read_.contains(name)) continue;
-      const std::string_view rest = std::string_view(name).substr(prefix_.size());
-      if (!belongs_to_text_model(rest) || is_unused_kv(rest, config)) continue;
-      if (unread++ == 0) first = &tensor;
-    }
-    if (!first) return;
-    const std::string more = unread == 1 ? "" : " and of " + std::to_string(unread - 1) + " more";
-    fail(ErrorKind::corrupt, checkpoint_.path(*first),
-         ": the model that config.json describes has no use for tensor ", in_quotes(first->name), more,
-         "; config.json belongs to another checkpoint or was edited");
-  }
-
- private:
-  /// The tensor of this name, or its quantised form.
-  const Tensor* find(const std::string& name) const {
-    const Tensor* tensor = checkpoint_.find(name);
-    for (const auto& [suffix, format] : kQuantized) {
-      if (!tensor) tensor = checkpoint_.find(name + std::string(suffix));
-    }
-    return tensor;
-  }
-
-  const Tensor& get(const std::string& name, std::span<const int64_t> shape) {
-    const Tensor* tensor = find(prefix_ + name);
-    if (!tensor) {
-      fail(ErrorKind::corrupt, checkpoint_.directory().string(), ": tensor ", in_quotes(prefix_ + name),
-           " of shape ", shape_text(shape), " is missing");
-    }
-    expect_shape(*tensor, shape);
-    read_.insert(tensor->name);
-    return *tensor;
-  }
-
-  /// `name` is without the prefix. Other towers of multimodal checkpoints lie beside the text model when the
-  /// prefix is short.
-  static bool belongs_to_text_model(std::string_view name) {
-    constexpr std::array<std::string_view, 5> kRoots{"layers.", "embed_tokens.", "embed_tokens_per_layer.",
-                                                     "per_layer_", "norm."};
-    return std::any_of(kRoots.begin(), kRoots.end(),
-                       [&](std::string_view root) { return name.starts_with(root); });
-  }
-
-  static bool is_unused_kv(std::string_view name, const ModelConfig& config) {
-    for (std::size_t i = 0; i < config.layers.size(); ++i) {
-      if (config.layers[i].kv_donor == static_cast<int>(i)) continue;
-      const std::string at = "layers." + std::to_string(i) + ".self_attn.";
-      if (!name.starts_with(at)) continue;
-      const std::string_view part = name.substr(at.size());
-      return part.starts_with("k_proj.") || part.starts_with("v_proj.") || part.starts_with("k_norm.");
-    }
-    return false;
-  }
-
-  void expect_shape(const Tensor& tensor, std::span<const int64_t> weights) const {
-    std::vector<int64_t> shape(weights.begin(), weights.end());
-    const WeightFormat format = weight_format(tensor, checkpoint_);
-    if (format == WeightFormat::int8 || format == WeightFormat::int4) {
-      shape.back() = static_cast<int64_t>(row_bytes(format, shape.back()));
-    }
-    if (std::equal(shape.begin(), shape.end(), tensor.shape.begin(), tensor.shape.end())) return;
-    fail(ErrorKind::corrupt, checkpoint_.path(tensor), ": tensor ", in_quotes(tensor.name), " has shape ",
-         shape_text(tensor.shape), ", but config.json calls for ", shape_text(shape));
-  }
-
-  Linear view(const Tensor& tensor, int64_t rows, int64_t cols) const {
-    return {weight_format(tensor, checkpoint_), rows, cols, tensor.bytes.data()};
-  }
-
-  const Checkpoint& checkpoint_;
-  PlanStorage& storage_;
-  std::string prefix_;
-  std::set<std::string_view> read_;  // whole names, which the checkpoint owns
-};
 
 int group_of(AttentionKind kind) { return kind == AttentionKind::full ? kFullGroup : kSlidingGroup; }
 
@@ -273,6 +105,20 @@ LayerPlan make_layer(const ModelConfig& config, int index, int kv_row, TensorRea
   return l;
 }
 
+/// The layers, and the norms before, between and behind them.
+void add_layers(const ModelConfig& config, const std::vector<int>& kv_rows, TensorReader& tensors,
+                ModelPlan& plan) {
+  const Vec final_norm = tensors.vector("norm.weight", config.hidden_size);
+  for (int i = 0; i < static_cast<int>(config.layers.size()); ++i) {
+    const Vec input_norm =
+        tensors.vector("layers." + std::to_string(i) + ".input_layernorm.weight", config.hidden_size);
+    (i == 0 ? plan.first_norm : plan.layers.back().tail.next_norm) = input_norm;
+    plan.layers.push_back(make_layer(config, i, kv_rows[static_cast<std::size_t>(i)], tensors));
+    if (plan.layers.back().attention.writes_kv) plan.last_kv_layer = i;
+  }
+  plan.layers.back().tail.next_norm = final_norm;
+}
+
 void add_per_layer_inputs(const ModelConfig& config, TensorReader& tensors, ModelPlan& plan) {
   plan.ple_dim = config.hidden_size_per_layer_input;
   if (plan.ple_dim == 0) return;
@@ -318,18 +164,89 @@ ModelPlan make_plan(const ModelConfig& config, std::shared_ptr<const Checkpoint>
   plan.head = make_head(config, tensors, plan.embed, *checkpoint);
   add_per_layer_inputs(config, tensors, plan);
   const std::vector<int> kv_rows = assign_kv_rows(config, plan.kv_groups);
-  const Vec final_norm = tensors.vector("norm.weight", config.hidden_size);
-  for (int i = 0; i < static_cast<int>(config.layers.size()); ++i) {
-    const Vec input_norm =
-        tensors.vector("layers." + std::to_string(i) + ".input_layernorm.weight", config.hidden_size);
-    (i == 0 ? plan.first_norm : plan.layers.back().tail.next_norm) = input_norm;
-    plan.layers.push_back(make_layer(config, i, kv_rows[static_cast<std::size_t>(i)], tensors));
-    if (plan.layers.back().attention.writes_kv) plan.last_kv_layer = i;
-  }
-  plan.layers.back().tail.next_norm = final_norm;
+  add_layers(config, kv_rows, tensors, plan);
   tensors.expect_all_read(config);
   plan.storage = std::move(storage);
   return plan;
+}
+
+namespace {
+
+void require_match(const Checkpoint& checkpoint, const char* what, int64_t drafter, int64_t target) {
+  if (drafter == target) return;
+  fail(ErrorKind::invalid_argument, checkpoint.directory().string(), ": a drafter for a model whose ", what,
+       " is ", drafter, "; this model's is ", target);
+}
+
+/// Lets the layer read the target's K/V. Its own idea of the number of K/V heads has no tensors to show for
+/// it, so the target's counts.
+void read_kv_of(const ModelPlan& target, const Checkpoint& checkpoint, AttentionPlan& a) {
+  const KvGroup& kv = target.kv_groups[static_cast<std::size_t>(a.kv_group)];
+  const char* kind = a.kv_group == kFullGroup ? "full" : "sliding";
+  require_match(checkpoint, "head size", a.head_dim, kv.layers > 0 ? kv.head_dim : 0);
+  if (a.heads % kv.kv_heads != 0) {
+    fail(ErrorKind::invalid_argument, checkpoint.directory().string(), ": ", a.heads,
+         " attention heads can't share this model's ", kv.kv_heads, " K/V heads of ", kind, " attention");
+  }
+  a.kv_heads = kv.kv_heads;
+  a.kv_layer = kv.layers - 1;
+  if (kv.window == 1)
+    fail(ErrorKind::unsupported, checkpoint.directory().string(), ": a drafter needs a window of 2 or more");
+  a.window = kv.window > 0 ? kv.window - 1 : 0;
+}
+
+OrderedHead make_ordered_head(const DrafterConfig& config, const Checkpoint& checkpoint,
+                              const TensorReader& tensors, const Linear& embed) {
+  const Tensor* order = checkpoint.find("masked_embedding.token_ordering");
+  if (!order) return {};
+  const int64_t vocab = config.text.vocab_size, clusters = config.centroids;
+  const std::string where = checkpoint.path(*order) + ": tensor " + in_quotes(order->name);
+  if (order->dtype != DType::i64 || order->shape != std::vector{vocab})
+    fail(ErrorKind::corrupt, where, " must hold ", vocab, " numbers of 64 bits");
+  if (vocab % clusters != 0 || config.centroids_searched > clusters) {
+    fail(ErrorKind::invalid_argument, checkpoint.directory().string(), ": ", vocab, " tokens and the best ",
+         config.centroids_searched, " of ", clusters, " centroids don't go together");
+  }
+  OrderedHead head;
+  head.centroids = tensors.whole_name("masked_embedding.centroids.weight", clusters, config.text.hidden_size);
+  head.embed = embed;
+  head.searched = config.centroids_searched;
+  for (int64_t i = 0; i < vocab; ++i) {
+    int64_t token = 0;
+    std::memcpy(&token, order->bytes.data() + i * static_cast<int64_t>(sizeof token), sizeof token);
+    if (token < 0 || token >= vocab) fail(ErrorKind::corrupt, where, " holds ", token, " at ", i);
+    head.tokens.push_back(static_cast<int32_t>(token));
+  }
+  return head;
+}
+
+}  // namespace
+
+std::shared_ptr<const DrafterPlan> make_drafter_plan(const ModelPlan& target, const DrafterConfig& config,
+                                                     std::shared_ptr<const Checkpoint> checkpoint) {
+  require_match(*checkpoint, "hidden_size", config.backbone_hidden_size, target.d_model);
+  require_match(*checkpoint, "vocab_size", config.text.vocab_size, target.vocab);
+  auto storage = std::make_shared<PlanStorage>();
+  storage->checkpoint = checkpoint;
+  TensorReader tensors(*checkpoint, *storage);
+  auto drafter = std::make_shared<DrafterPlan>();
+  const int64_t hidden = config.text.hidden_size;
+  drafter->pre = tensors.whole_name("pre_projection.weight", hidden, 2 * int64_t{target.d_model});
+  drafter->post = tensors.whole_name("post_projection.weight", target.d_model, hidden);
+  ModelPlan& plan = drafter->model;
+  plan.d_model = config.text.hidden_size;
+  plan.vocab = config.text.vocab_size;
+  plan.norm_eps = config.text.rms_norm_eps;
+  plan.kv_groups = target.kv_groups;
+  plan.last_kv_layer = -1;
+  add_layers(config.text, std::vector<int>(config.text.layers.size()), tensors, plan);
+  for (LayerPlan& l : plan.layers) read_kv_of(target, *checkpoint, l.attention);
+  const Linear embed = tensors.matrix("embed_tokens.weight", plan.vocab, hidden);
+  drafter->ordered = make_ordered_head(config, *checkpoint, tensors, embed);
+  if (!drafter->ordered.centroids) plan.head = embed;
+  tensors.expect_all_read(config.text);
+  plan.storage = std::move(storage);
+  return drafter;
 }
 
 namespace {
@@ -387,9 +304,10 @@ std::size_t bytes_per_token(const ModelPlan& plan) {
   return total;
 }
 
-std::size_t kv_bytes_per_token(const ModelPlan& plan, std::size_t element_bytes) {
+std::size_t kv_bytes_per_token(const ModelPlan& plan, std::size_t element_bytes, std::size_t scale_bytes) {
   const KvGroup& full = plan.kv_groups[kFullGroup];
-  return 2 * element_bytes * static_cast<std::size_t>(int64_t{full.layers} * full.kv_heads * full.head_dim);
+  const auto heads = static_cast<std::size_t>(int64_t{full.layers} * full.kv_heads);
+  return 2 * heads * (element_bytes * static_cast<std::size_t>(full.head_dim) + scale_bytes);
 }
 
 std::string describe_row(const ModelPlan& plan, const Linear& w, int64_t row) {

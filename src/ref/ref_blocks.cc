@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 #include <numeric>
+#include <utility>
 
 #include "ref/ref_math.h"
 
@@ -20,6 +21,14 @@ void RefBlocks::embed(const ModelPlan& m, const Rows& rows) {
     for (int i = 0; i < d; ++i) x[i] *= m.embed_scale;
     rms_norm(x, m.first_norm, m.norm_eps, d, xn_.data() + r * d);
   }
+}
+
+void RefBlocks::start(Vec first_norm, std::vector<float> x) {
+  const std::size_t d = plan_.d_model;
+  x_ = std::move(x);
+  xn_.resize(x_.size());
+  for (std::size_t at = 0; at < x_.size(); at += d)
+    rms_norm(x_.data() + at, first_norm, plan_.norm_eps, plan_.d_model, xn_.data() + at);
 }
 
 // ple = (norm(P x / sqrt(d_model)) + table[token] * sqrt(ple_dim)) / sqrt(2), one norm per layer's slice
@@ -73,6 +82,7 @@ void RefBlocks::qkv(const LayerPlan& l, const Rows& rows, const StepRows& step) 
         rotate(key + h * d, d, a.rope, position);
         rms_norm(v.data() + (row * a.kv_heads + h) * d, {}, plan_.norm_eps, d, value + h * d);
       }
+      kv_.round_stored(a, table, segment.sequence, position);
     }
   }
 }

@@ -24,6 +24,11 @@ class RefBlocks {
   void per_layer_mix(const LayerPlan& l, const Rows& rows);
   void logits(const ModelPlan& m, const Rows& rows);
 
+  /// In place of embed(): x [rows, d_model] is given.
+  void start(Vec first_norm, std::vector<float> x);
+  /// What logits() multiplied with the head, [rows, d_model].
+  std::span<const float> final_states() const { return xn_; }
+
   /// [rows, vocab] of the step just run.
   std::span<float> logits() { return logits_; }
 

@@ -1,6 +1,8 @@
 #include "ref/ref_kv.h"
 
 #include <algorithm>
+#include <cmath>
+#include <span>
 #include <utility>
 
 #include "base/error.h"
@@ -17,7 +19,7 @@ std::size_t page_size(const KvGroup& group, std::size_t page_tokens) {
 }  // namespace
 
 RefKv::RefKv(const std::array<KvGroup, kKvGroups>& groups, const RunnerOptions& limits)
-    : groups_(groups), page_tokens_(limits.page_tokens) {
+    : groups_(groups), page_tokens_(limits.page_tokens), type_(limits.kv_type) {
   for (std::size_t g = 0; g < kKvGroups; ++g) {
     storage_[g].resize(limits.pages[g] * page_size(groups[g], page_tokens_));
   }
@@ -40,6 +42,18 @@ float* RefKv::key(const AttentionPlan& a, const PageTable& table, int sequence, 
 
 float* RefKv::value(const AttentionPlan& a, const PageTable& table, int sequence, int position) {
   return key(a, table, sequence, position) + a.kv_heads * a.head_dim;
+}
+
+void RefKv::round_stored(const AttentionPlan& a, const PageTable& table, int sequence, int position) {
+  if (type_ != KvType::int8) return;
+  float* heads = key(a, table, sequence, position);  // K of all heads, then V
+  for (int h = 0; h < 2 * a.kv_heads; ++h) {
+    const std::span<float> head(heads + h * a.head_dim, a.head_dim);
+    float largest = 0.f;
+    for (const float x : head) largest = std::max(largest, std::abs(x));
+    if (!(largest > 0.f)) continue;
+    for (float& x : head) x = std::nearbyint(x * (127.f / largest)) * (largest / 127.f);
+  }
 }
 
 void RefKv::copy_page(const PageCopy& copy) {

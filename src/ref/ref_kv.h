@@ -1,4 +1,5 @@
-// K/V storage of the reference backend: one float32 array per group, addressed by page and position.
+// K/V storage of the reference backend: one float32 array per group, addressed by page and position. Of a
+// coarser type it holds the values, not the bytes.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -16,6 +17,8 @@ class RefKv {
   /// K or V of one token in one layer, [kv_heads, head_dim].
   float* key(const AttentionPlan& a, const PageTable& table, int sequence, int position);
   float* value(const AttentionPlan& a, const PageTable& table, int sequence, int position);
+  /// To be called once both are written: rounds them to what KvType::int8 can hold.
+  void round_stored(const AttentionPlan& a, const PageTable& table, int sequence, int position);
   void copy_page(const PageCopy& copy);
 
  private:
@@ -23,6 +26,7 @@ class RefKv {
 
   std::array<KvGroup, kKvGroups> groups_;
   std::size_t page_tokens_;
+  KvType type_;
   // Per group [pages, layers, page_tokens, 2, kv_heads, head_dim]; the 2 is K, then V.
   std::array<std::vector<float>, kKvGroups> storage_;
 };

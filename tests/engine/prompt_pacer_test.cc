@@ -23,7 +23,7 @@ TEST(PromptPacer, ChoosesAsManyTokensAsFitTheSlowdown) {
 
 TEST(PromptPacer, StartsSmallAndNeverStops) {
   PromptPacer pacer(2.0);
-  EXPECT_EQ(pacer.prompt_tokens(1, 512), 16);
+  EXPECT_EQ(pacer.prompt_tokens(1, 512), 8);
   pacer.report(1, 0, 0.001);
   pacer.report(1, 32, 100.0);
   EXPECT_EQ(pacer.prompt_tokens(1, 512), 4);
@@ -48,11 +48,15 @@ TEST(PromptPacer, StepsThatWereHeldUpDoNotAllowMore) {
   EXPECT_GE(pacer.prompt_tokens(1, 512), 25);
 }
 
-TEST(PromptPacer, TakesPromptTokensThatCostNothing) {
+/// One lucky step would otherwise be followed by one of 512 tokens.
+TEST(PromptPacer, GrowsByDoublingWhilePromptTokensSeemToCostNothing) {
   PromptPacer pacer(2.0);
   pacer.report(1, 0, 0.010);
-  pacer.report(1, 50, 0.009);
-  EXPECT_EQ(pacer.prompt_tokens(1, 512), 512);
+  pacer.report(1, 8, 0.009);
+  for (const int expected : {16, 32, 64, 128, 256, 512, 512}) {
+    EXPECT_EQ(pacer.prompt_tokens(1, 512), expected);
+    pacer.report(1, expected, 0.009);
+  }
 }
 
 }  // namespace

@@ -44,6 +44,8 @@ class Line {
     }
   }
 
+  void cancel(std::size_t request) { submissions_[request]->cancelled = true; }
+
   const std::vector<std::size_t>& ended() const { return ended_; }
   int tokens(std::size_t request) { return tokens_[request]; }
   const Usage& usage(std::size_t request) { return usage_[request]; }
@@ -142,6 +144,52 @@ TEST(Scheduler, SamplesBeyondTheRunningOnesFollowLater) {
   EXPECT_EQ(line.ended().size(), 7u);
   EXPECT_EQ(line.tokens(request), 28);
   EXPECT_LT(line.stats().prompt_tokens, 100 + 6 * 32) << "the prompt was computed again";
+}
+
+constexpr EngineOptions kCaching{.prefix_cache = true, .slowdown = 0};
+
+TEST(Scheduler, PromptsThatBeginAlikeAndArriveTogetherAreComputedOnce) {
+  Line line(size_kv(kGroups, kContext, 4, 16, /*page_tokens=*/4), kCaching);
+  const std::vector<int32_t> text = random_tokens(1, 100, kVocab);
+  std::vector<int32_t> longer = text, other = text;
+  longer.resize(150, 3);
+  other[50] = (other[50] + 1) % kVocab;
+  line.add({.prompt = text, .max_tokens = 3});
+  const std::size_t same = line.add({.prompt = text, .max_tokens = 3}),
+                    goes_on = line.add({.prompt = longer, .max_tokens = 3}),
+                    parts = line.add({.prompt = other, .max_tokens = 3});
+  line.run_to_the_end();
+  EXPECT_EQ(line.usage(0).cached_tokens, 0);
+  EXPECT_EQ(line.usage(same).cached_tokens, 96) << "the last token's logits are wanted";
+  EXPECT_EQ(line.usage(goes_on).cached_tokens, 100);
+  EXPECT_EQ(line.usage(parts).cached_tokens, 48);
+  EXPECT_EQ(line.stats().prompt_tokens, 100 + 4 + 50 + 52);
+}
+
+TEST(Scheduler, WhoWaitsForAPromptThatIsCancelledGoesOnFromThere) {
+  Line line(size_kv(kGroups, kContext, 4, 16, /*page_tokens=*/4), kCaching);
+  const std::vector<int32_t> text = random_tokens(1, 100, kVocab);
+  for (int i = 0; i < 3; ++i) line.add({.prompt = text, .max_tokens = 3});
+  line.step();
+  line.step();
+  line.cancel(0);
+  line.run_to_the_end();
+  EXPECT_EQ(line.ended().size(), 3u);
+  EXPECT_EQ(line.usage(1).cached_tokens, 32) << "two steps were computed before";
+  EXPECT_EQ(line.usage(2).cached_tokens, 96);
+  EXPECT_EQ(line.stats().free_pages, line.stats().total_pages);
+}
+
+TEST(Scheduler, NobodyWaitsForAPromptThatComesLaterInLine) {
+  Line line(size_kv(kGroups, kContext, 4, 16, /*page_tokens=*/4), kCaching);
+  const std::vector<int32_t> text = random_tokens(1, 100, kVocab);
+  const std::size_t patient = line.add({.prompt = text, .max_tokens = 1, .priority = -1});
+  line.step();
+  const std::size_t urgent = line.add({.prompt = text, .max_tokens = 1});
+  line.run_to_the_end();
+  EXPECT_EQ(line.usage(urgent).cached_tokens, 16) << "what was known when it came";
+  EXPECT_EQ(line.ended().size(), 2u);
+  EXPECT_EQ(line.tokens(patient), 1);
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ class ScriptedSequence {
 class ScriptedRunner final : public HostRunner {
  public:
   ScriptedRunner(const std::array<KvGroup, kKvGroups>& groups, const RunnerOptions& limits, int vocab)
-      : HostRunner({"scripted", limits, 0, 0, vocab, groups}) {
+      : HostRunner({"scripted", limits, 0, 0, vocab, groups, true}) {
     for (int g = 0; g < kKvGroups; ++g) cells_[g].resize(limits.pages[g] * limits.page_tokens);
   }
 
@@ -88,6 +88,24 @@ class ScriptedRunner final : public HostRunner {
       std::copy_n(cells_[copy.group].begin() + copy.from * size, size,
                   cells_[copy.group].begin() + copy.to * size);
     }
+  }
+
+  /// What greedy drawing will give, but for one guess in four.
+  std::vector<int32_t> draft(const DraftRows& rows, int count) override {
+    std::vector<int32_t> guesses;
+    for (int r = 0; r < rows.count(); ++r) {
+      EXPECT_LT(rows.logit_rows[r], std::ssize(logits_) / info().vocab);
+      std::vector<ScriptedCell> own;  // from position past[r] on
+      int32_t token = rows.tokens[r];
+      for (int i = 0; i < count; ++i) {
+        const std::vector<float> logits = logits_behind(rows, r, own, token);
+        token = static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin());
+        if (random_bits(static_cast<uint64_t>(token), static_cast<uint64_t>(rows.past[r] + i)) % 4 == 0)
+          token = (token + 1) % info().vocab;
+        guesses.push_back(token);
+      }
+    }
+    return guesses;
   }
 
   /// From now on, the logits that follow this token are NaN.
@@ -131,8 +149,27 @@ class ScriptedRunner final : public HostRunner {
     }
   }
 
+  /// The logits when `token` follows the sequence of row r and the tokens of `own`, which gets it too.
+  std::vector<float> logits_behind(const DraftRows& rows, int r, std::vector<ScriptedCell>& own,
+                                   int32_t token) {
+    const int past = rows.past[r], position = past + static_cast<int>(own.size());
+    const auto at = [&](int g, int seen) -> ScriptedCell& {
+      return seen < past ? cell(rows.page_tables[g], g, r, seen) : own[seen - past];
+    };
+    own.push_back({scripted_token(token, position), 0});
+    own.back().context =
+        scripted_attention(info().kv_groups, position, [&](int g, int seen) { return at(g, seen).token; });
+    std::vector<float> logits(info().vocab);
+    scripted_logits(
+        scripted_attention(info().kv_groups, position, [&](int g, int seen) { return at(g, seen).context; }),
+        logits);
+    return logits;
+  }
+
   ScriptedCell& cell(const StepRows& step, int group, int sequence, int position) {
-    const PageTable& table = step.page_tables[group];
+    return cell(step.page_tables[group], group, sequence, position);
+  }
+  ScriptedCell& cell(const PageTable& table, int group, int sequence, int position) {
     const int size = info().limits.page_tokens, index = position / size;
     const int page = index < table.stride ? table.pages[sequence * table.stride + index] : -1;
     if (page < 0 || page >= info().limits.pages[group]) {

@@ -76,6 +76,21 @@ TEST_P(RandomLoads, OnTheCpuBackendEqualEachRequestAlone) {
   expect_varied(run_workloads(shape, make_runner, 9000, 300));
 }
 
+/// A position's scale comes from that position alone, so int8 changes nothing about any of this.
+TEST_P(RandomLoads, WithInt8KvEqualEachRequestAlone) {
+  const ModelPlan plan = TinyPlan::make(kVocab, GetParam(), 7);
+  CpuOptions options;
+  options.threads = 1;
+  const auto with_int8 = [](RunnerOptions limits) {
+    limits.kv_type = KvType::int8;
+    return limits;
+  };
+  const auto cpu = [&](const RunnerOptions& l) { return make_cpu_runner(plan, with_int8(l), options); };
+  expect_varied(run_workloads({plan.kv_groups, plan.vocab, {32}}, cpu, 12000, 150));
+  const auto ref = [&](const RunnerOptions& l) { return make_ref_runner(plan, with_int8(l)); };
+  expect_varied(run_workloads({plan.kv_groups, plan.vocab, {1, 4, 5, 8, 32}}, ref, 13000, 150));
+}
+
 INSTANTIATE_TEST_SUITE_P(Windows, RandomLoads, testing::Values(8, 16), testing::PrintToStringParamName());
 
 }  // namespace

@@ -1,5 +1,5 @@
 // A Gemma 4 of a few thousand random weights, so that a test can run many thousand steps of the real model:
-// full and sliding layers with K/V of their own and shared, two head sizes, grouped queries.
+// full and sliding layers with K/V of their own and shared, two head sizes, grouped queries, and a drafter.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "model/drafter.h"
 #include "model/gemma4.h"
 
 namespace carat {
@@ -32,19 +33,38 @@ class TinyPlan {
     plan_.first_norm = gains(kDModel);
     plan_.kv_groups = {KvGroup{1, 1, 16, 0}, KvGroup{2, 1, 8, window}};
     plan_.last_kv_layer = 2;
-    add_layer(kSlidingGroup, 0, true);
-    add_layer(kFullGroup, 0, true);
-    add_layer(kSlidingGroup, 1, true);
-    add_layer(kFullGroup, 0, false);
-    add_layer(kSlidingGroup, 1, false);
+    add_layer(plan_, kSlidingGroup, 0, true);
+    add_layer(plan_, kFullGroup, 0, true);
+    add_layer(plan_, kSlidingGroup, 1, true);
+    add_layer(plan_, kFullGroup, 0, false);
+    add_layer(plan_, kSlidingGroup, 1, false);
+    add_drafter();
     plan_.storage = weights_;
   }
 
-  void add_layer(int group, int kv_layer, bool writes_kv) {
-    const KvGroup& kv = plan_.kv_groups[group];
+  void add_drafter() {
+    auto drafter = std::make_shared<DrafterPlan>();
+    ModelPlan& small = drafter->model;
+    small.d_model = kDModel;
+    small.vocab = plan_.vocab;
+    small.norm_eps = plan_.norm_eps;
+    small.kv_groups = plan_.kv_groups;
+    small.last_kv_layer = -1;
+    small.head = plan_.embed;
+    small.first_norm = gains(kDModel);
+    add_layer(small, kSlidingGroup, 1, false);
+    --small.layers.back().attention.window;
+    add_layer(small, kFullGroup, 0, false);
+    drafter->pre = matrix(kDModel, 2 * kDModel, 1.f);
+    drafter->post = matrix(kDModel, kDModel, 1.f);
+    plan_.drafter = drafter;
+  }
+
+  void add_layer(ModelPlan& plan, int group, int kv_layer, bool writes_kv) {
+    const KvGroup& kv = plan.kv_groups[group];
     const int d = kv.head_dim;
     LayerPlan l{};
-    l.index = static_cast<int>(plan_.layers.size());
+    l.index = static_cast<int>(plan.layers.size());
     AttentionPlan& a = l.attention;
     a = {kHeads, kv.kv_heads, d,         kv.window, {1e4f, group == kFullGroup ? d / 8 : d / 2},
          group,  kv_layer,    writes_kv, {},        {},
@@ -65,7 +85,7 @@ class TinyPlan {
     l.up = matrix(kFfn, kDModel, 1.f);
     l.down = matrix(kDModel, kFfn, 1.f);
     l.tail = {0.9f, gains(kDModel)};
-    plan_.layers.push_back(l);
+    plan.layers.push_back(l);
   }
 
   using Weights = std::deque<std::vector<float>>;

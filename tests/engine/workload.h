@@ -62,7 +62,7 @@ class Workload {
                 .max_positions = context_,
                 .prefix_cache = below(3) > 0,
                 .slowdown = 0,  // follows the clock, and these loads must not
-                .draft = std::array{DraftMethod::none, DraftMethod::ngram, DraftMethod::suffix}[below(3)],
+                .draft = static_cast<DraftMethod>(below(4)),
                 .draft_tokens = 1 + below(9),
                 .draft_batch = 1 + below(6)};
     const int texts = 1 + below(3);

@@ -402,5 +402,45 @@ TEST(ModelConfig, LoadsFromADirectory) {
   EXPECT_EQ(load_model_config(directory.path()).layers.size(), 10u);
 }
 
+json drafter_config() {
+  json text = text_config();
+  text["num_kv_shared_layers"] = text["num_hidden_layers"];
+  text["hidden_size_per_layer_input"] = 0;
+  text["use_double_wide_mlp"] = false;
+  return {{"model_type", "gemma4_assistant"},
+          {"architectures", {"Gemma4AssistantForCausalLM"}},
+          {"text_config", text},
+          {"backbone_hidden_size", 96}};
+}
+
+TEST(DrafterConfig, AllItsLayersReadAnotherModelsKv) {
+  json config = drafter_config();
+  for (const int shared : {10, 0}) {  // 0 means all, as in transformers
+    config["text_config"]["num_kv_shared_layers"] = shared;
+    const DrafterConfig c = parse_drafter_config(config.dump(), "config.json");
+    EXPECT_EQ(c.text.layers.size(), 10u);
+    for (const LayerConfig& layer : c.text.layers) EXPECT_EQ(layer.kv_donor, -1);
+    EXPECT_EQ(c.backbone_hidden_size, 96);
+    EXPECT_EQ(c.centroids, 2048);
+    EXPECT_EQ(c.centroids_searched, 32);
+  }
+}
+
+TEST(DrafterConfig, RefusesWhatADrafterIsNot) {
+  const auto rejected = [](const char* field, const json& value, std::vector<std::string_view> parts) {
+    json config = drafter_config();
+    (config.contains(field) ? config : config["text_config"])[field] = value;
+    expect_error(ErrorKind::unsupported, parts, [&] { parse_drafter_config(config.dump(), "config.json"); });
+  };
+  rejected("model_type", "gemma4", {"model_type", "not a drafter"});
+  rejected("architectures", json::array({"Gemma4ForCausalLM"}), {"Gemma4AssistantForCausalLM"});
+  rejected("hidden_size_per_layer_input", 8, {"hidden_size_per_layer_input", "must be 0"});
+  rejected("use_double_wide_mlp", true, {"use_double_wide_mlp"});
+  json some = drafter_config();
+  some["text_config"]["num_kv_shared_layers"] = 3;
+  expect_error(ErrorKind::invalid_argument, {"num_kv_shared_layers", "all of them"},
+               [&] { parse_drafter_config(some.dump(), "config.json"); });
+}
+
 }  // namespace
 }  // namespace carat

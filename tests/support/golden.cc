@@ -29,6 +29,27 @@ ModelPlan load_test_plan(const std::string& name) {
   return make_plan(load_model_config(directory), Checkpoint::open(directory));
 }
 
+ModelPlan load_drafting_plan(const std::string& name) {
+  ModelPlan plan = load_test_plan(name);
+  const std::filesystem::path directory = test_checkpoint(name + "-drafter");
+  plan.drafter = make_drafter_plan(plan, load_drafter_config(directory), Checkpoint::open(directory));
+  return plan;
+}
+
+std::vector<GoldenDrafts> load_golden_drafts(const std::string& name) {
+  std::ifstream file(kSource / "tests/data" / ("ref_" + name + "-drafter_f32.json"));
+  const nlohmann::json golden = nlohmann::json::parse(file);
+  std::vector<GoldenDrafts> prompts;
+  for (const auto& [prompt, value] : golden.at("prompts").items()) {
+    GoldenDrafts& one =
+        prompts.emplace_back(GoldenDrafts{prompt, value.at("ids"), value.at("draft").at("token"), {}, {}});
+    for (const auto& step : value.at("draft").at("steps")) one.drafts.push_back(step.at("token"));
+    one.greedy = value.at("greedy").get<std::vector<int32_t>>();
+  }
+  CHECK(!prompts.empty());
+  return prompts;
+}
+
 std::vector<GoldenPrompt> load_golden(const std::string& name) {
   std::ifstream file(kSource / "tests/data" / ("ref_" + name + "_f32.json"));
   const nlohmann::json golden = nlohmann::json::parse(file);

@@ -14,6 +14,8 @@ namespace carat {
 /// The checkpoints in the repository: "tiny", "tiny-dense", "tiny-moe" (tests/data) and "demo" (models).
 std::filesystem::path test_checkpoint(const std::string& name);
 ModelPlan load_test_plan(const std::string& name);
+/// The same with its drafter; for "tiny" (ordered head) and "tiny-dense".
+ModelPlan load_drafting_plan(const std::string& name);
 
 struct GoldenPrompt {
   std::string name;
@@ -24,6 +26,16 @@ struct GoldenPrompt {
   std::vector<int32_t> greedy;  // continuation
 };
 std::vector<GoldenPrompt> load_golden(const std::string& name);
+
+/// What transformers' drafter guesses behind a prompt, and assisted generation's greedy text.
+struct GoldenDrafts {
+  std::string name;
+  std::vector<int32_t> ids;
+  int32_t token;                // that follows them
+  std::vector<int32_t> drafts;  // behind that token
+  std::vector<int32_t> greedy;
+};
+std::vector<GoldenDrafts> load_golden_drafts(const std::string& name);
 
 /// What a runner makes of one golden prompt.
 struct GoldenComparison {

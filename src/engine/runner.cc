@@ -1,0 +1,11 @@
+#include "engine/runner.h"
+
+#include "base/error.h"
+
+namespace carat {
+
+std::vector<int32_t> Runner::draft(const DraftRows&, int) {
+  fail(ErrorKind::unsupported, "the device ", info().device, " has no drafter");
+}
+
+}  // namespace carat
