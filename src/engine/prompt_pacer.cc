@@ -30,9 +30,9 @@ constexpr Weights kDecodeStep{0.25, 0.03}, kPromptToken{0.05, 0.25};
 int PromptPacer::prompt_tokens(int decoding, int room) const {
   if (slowdown_ == 0 || decoding == 0) return room;
   if (decode_s_ == 0 || prompt_token_s_ == 0) return std::min(room, kFirstGuess);
-  // At most twice as many as last time: a step that went by quickly may have been luck, and the next one
-  // would be long.
-  const double most = std::max(kFirstGuess, 2 * last_tokens_);
+  // At most twice as many as ever: the first step may have gone by quickly by luck, and the next one would be
+  // long.
+  const double most = std::max(kFirstGuess, 2 * tried_);
   const double affordable = (slowdown_ - 1) * decode_s_ / prompt_token_s_;
   return std::min(room, std::max(kFewest, static_cast<int>(std::min(affordable, most))));
 }
@@ -41,7 +41,7 @@ void PromptPacer::report(int decode_tokens, int prompt_tokens, double seconds) {
   if (decode_tokens == 0) return;
   if (prompt_tokens == 0) return average(decode_s_, seconds, kDecodeStep);
   constexpr double kLeast = 1e-9;  // a step may even be quicker than the average one without prompt tokens
-  last_tokens_ = prompt_tokens;
+  tried_ = std::max(tried_, prompt_tokens);
   if (decode_s_ > 0)
     average(prompt_token_s_, std::max((seconds - decode_s_) / prompt_tokens, kLeast), kPromptToken);
 }

@@ -18,7 +18,7 @@ class PromptPacer {
   double slowdown_;
   double decode_s_ = 0;        // of a step without prompt tokens; 0: not known
   double prompt_token_s_ = 0;  // that each prompt token adds; 0: not known
-  int last_tokens_ = 0;        // prompt tokens of the last step that had some beside decoding ones
+  int tried_ = 0;              // the most prompt tokens of a step that had decoding ones too
 };
 
 }  // namespace carat

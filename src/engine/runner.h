@@ -14,8 +14,8 @@
 
 namespace carat {
 
-/// How K and V are kept. `automatic`: the device's choice, which beside unquantised weights is exact. int8 has a scale per token and
-/// K/V head, and takes a quarter of f32.
+/// How K and V are kept. `automatic`: the device's choice, exact beside weights that are not quantised. int8
+/// has a float32 scale per token and K/V head, and takes a quarter of f32.
 enum class KvType { automatic, f32, f16, int8 };
 
 struct RunnerOptions {

@@ -20,8 +20,11 @@ constexpr int kWindow = 8, kContext = 100;
 
 Engine make_engine(const ModelPlan& plan, DraftMethod draft, std::vector<int32_t> eos = {},
                    int draft_tokens = 6) {
-  EngineOptions options{
-      .eos_tokens = std::move(eos), .max_positions = kContext, .draft = draft, .draft_tokens = draft_tokens};
+  EngineOptions options{.eos_tokens = std::move(eos),
+                        .max_positions = kContext,
+                        .slowdown = 0,  // steps are counted
+                        .draft = draft,
+                        .draft_tokens = draft_tokens};
   const RunnerOptions limits = size_kv(plan.kv_groups, kContext, 8, 64, /*page_tokens=*/4);
   return Engine(make_ref_runner(plan, limits), nullptr, options);
 }
