@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <numeric>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "cuda/cuda_runner.h"
 #include "engine/kv_pages.h"
 #include "engine/score.h"
+#include "engine/step_builder.h"
 #include "io/model_config.h"
 #include "io/safetensors.h"
 #include "model/gemma4_plan.h"
@@ -38,6 +40,35 @@ std::vector<float> all_logits(Runner& runner, std::span<const int32_t> tokens, i
   score(runner, pages, tokens, chunk, [&](int position, std::span<const float> row) {
     std::memcpy(logits.data() + static_cast<std::size_t>(position) * vocab, row.data(), row.size_bytes());
   });
+  return logits;
+}
+
+/// The same of the text in `kParts` parts, each a sequence of its own: one after another in steps of one row,
+/// or all of them in every step.
+std::vector<float> decoded_logits(Runner& runner, std::span<const int32_t> tokens, bool together) {
+  constexpr int kParts = 4, kEach = kPositions / kParts;
+  const auto vocab = static_cast<std::size_t>(runner.info().vocab);
+  std::vector<float> logits(tokens.size() * vocab);
+  KvPages pages(runner.info().kv_groups, runner.info().limits);
+  std::vector<SequencePages> sequences(kParts);
+  StepBuilder builder;
+  const auto step = [&](int first, int count, int position) {
+    builder.clear();
+    for (int part = first; part < first + count; ++part) {
+      SequencePages& sequence = sequences[static_cast<std::size_t>(part)];
+      if (!pages.extend(sequence, position, 1)) fail(ErrorKind::out_of_memory, "too few pages");
+      builder.want_logits(builder.add(tokens.subspan(static_cast<std::size_t>(part * kEach + position), 1),
+                                      position, sequence));
+    }
+    runner.submit(builder.input());
+    const StepResult result = runner.collect();
+    for (int i = 0; i < count; ++i)
+      std::memcpy(logits.data() + static_cast<std::size_t>((first + i) * kEach + position) * vocab,
+                  result.logits.data() + static_cast<std::size_t>(i) * vocab, vocab * sizeof(float));
+  };
+  const int count = together ? kParts : 1;
+  for (int first = 0; first < kParts; first += count)
+    for (int position = 0; position < kEach; ++position) step(first, count, position);
   return logits;
 }
 
@@ -99,17 +130,22 @@ Difference compare(std::span<const float> exact, std::span<const float> other, s
 int run(const char* directory, std::string_view variant) {
   constexpr int kMostRows = 512;
   ModelPlan plan = make_plan(load_model_config(directory), Checkpoint::open(directory));
-  const RunnerOptions limits = size_kv(plan.kv_groups, kPositions, 1, kMostRows);
+  const RunnerOptions limits = size_kv(plan.kv_groups, kPositions, 4, kMostRows);
   const auto runner = make_cuda_runner(std::move(plan), limits, {.fast_prompts = variant == "fast"});
   const auto vocab = static_cast<std::size_t>(runner->info().vocab);
   const std::vector<int32_t> tokens = some_text(runner->info().vocab);
   const std::vector<float> exact = all_logits(*runner, tokens, 1);
-  for (int chunk : {8, 32, 64, kMostRows}) {
-    const Difference d = compare(exact, all_logits(*runner, tokens, chunk), vocab);
-    std::printf("steps of %3d rows: top %d logits differ by at most %.2e, mean divergence %.2e, ", chunk,
-                kTop, d.top, d.divergence);
+  const auto print = [&](const std::string& steps, std::span<const float> from,
+                         std::span<const float> other) {
+    const Difference d = compare(from, other, vocab);
+    std::printf("%s: top %d logits differ by at most %.2e, mean divergence %.2e, ", steps.c_str(), kTop,
+                d.top, d.divergence);
     std::printf("argmax differs at %d of %d positions\n", d.argmax_differs, kPositions);
-  }
+  };
+  for (int chunk : {8, 32, 64, kMostRows})
+    print("steps of " + std::to_string(chunk) + " rows", exact, all_logits(*runner, tokens, chunk));
+  print("4 sequences decoded together", decoded_logits(*runner, tokens, false),
+        decoded_logits(*runner, tokens, true));
   return 0;
 }
 

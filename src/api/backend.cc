@@ -105,6 +105,22 @@ std::size_t free_bytes_beside_weights(ModelPlan plan, const DeviceOptions& optio
   return free > weights ? free - weights : 0;
 }
 
+int prompt_step_tokens(const DeviceOptions& options) {
+  constexpr int kOfCpu = 512, kOfGpu = 2048;
+  return cuda_index(options.device) >= 0 ? kOfGpu : kOfCpu;
+}
+
+std::optional<double> gpu_read_bandwidth(const DeviceOptions& options) {
+  const int index = cuda_index(options.device);
+  if (index < 0) return std::nullopt;
+  try {
+    return measure_cuda_read_bandwidth({.device = index});
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::out_of_memory) throw;
+    return std::nullopt;
+  }
+}
+
 int reading_threads(const DeviceOptions& options) {
   if (options.device == "ref") return 1;
   if (options.device != "cpu") return 0;

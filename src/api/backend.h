@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "engine/runner.h"
@@ -39,6 +40,13 @@ std::size_t kv_value_bytes(const ModelPlan& plan, const DeviceOptions& options);
 /// Bytes that the device, which may be the machine itself, has free beside the weights; 0 when unknown or
 /// when not even the weights fit. Throws as make_runner() does.
 std::size_t free_bytes_beside_weights(ModelPlan plan, const DeviceOptions& options);
+
+/// Tokens of a prompt that a device takes at once: a GPU has room for more of them.
+int prompt_step_tokens(const DeviceOptions& options);
+
+/// Bytes per second at which a GPU reads its memory; nothing for other devices and when there is too little
+/// memory to measure it.
+std::optional<double> gpu_read_bandwidth(const DeviceOptions& options);
 
 /// Threads on this machine that read the weights of a decode step; 0 when a device reads them from its own
 /// memory.

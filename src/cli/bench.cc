@@ -166,6 +166,14 @@ int longest_sequence(const BenchOptions& options, int max_positions) {
   return static_cast<int>(needed);
 }
 
+/// Of the memory that the weights lie in, one or several measurements.
+std::vector<double> bandwidth_of(const DeviceOptions& device) {
+  const int threads = reading_threads(device);
+  if (threads > 0) return sample_read_bandwidth(threads);
+  const std::optional<double> gpu = gpu_read_bandwidth(device);
+  return gpu ? std::vector<double>{*gpu} : std::vector<double>();
+}
+
 Measurement measure_model(const BenchOptions& options) {
   const int context = options.context.value_or(options.prompt);
   Measurement m;
@@ -173,8 +181,9 @@ Measurement measure_model(const BenchOptions& options) {
   LoadedModel model = load_model(options.model, warning_printer(false));
   const int32_t bos = bos_token(model);
   const int longest = longest_sequence(options, model.plan.max_positions);
-  const RunnerOptions limits = exact_kv(model.plan, options.device, longest, options.batch,
-                                        std::max(options.batch, std::min(options.prompt, 512)));
+  const RunnerOptions limits =
+      exact_kv(model.plan, options.device, longest, options.batch,
+               std::max(options.batch, std::min(options.prompt, prompt_step_tokens(options.device))));
   EngineOptions settings = engine_options(model);
   settings.slowdown = 0;  // prefill is timed by itself
   settings.prefix_cache = false;
@@ -183,7 +192,7 @@ Measurement measure_model(const BenchOptions& options) {
   m.load_s = seconds_since(start);
   m.threads = reading_threads(options.device);
   const MemoryUse loaded = memory_use();
-  std::vector<double> bandwidth = m.threads > 0 ? sample_read_bandwidth(m.threads) : std::vector<double>();
+  std::vector<double> bandwidth = bandwidth_of(options.device);
 
   Timings prefill, decode;
   {
@@ -192,7 +201,7 @@ Measurement measure_model(const BenchOptions& options) {
     prefill = generate(engine, options, options.prompt, apart ? 1 : options.tokens, bos, progress);
     decode = apart ? generate(engine, options, context, options.tokens, bos, progress) : prefill;
   }
-  if (m.threads > 0) std::ranges::copy(sample_read_bandwidth(m.threads), std::back_inserter(bandwidth));
+  std::ranges::copy(bandwidth_of(options.device), std::back_inserter(bandwidth));
   const RunnerInfo& info = engine.runner().info();
   m.device = info.device;
   m.first_token_s = prefill.first_token_s;

@@ -1,6 +1,8 @@
-// What the two attention kernels share: which keys a CTA reads and where its query rows lie. Included by .cu
-// files only.
+// What the attention kernels share: which keys a CTA reads, where its query rows lie, head sizes. Included by
+// .cu files only.
 #pragma once
+#include <type_traits>
+
 #include "cuda/kernels.h"
 #include "cuda/math.h"
 
@@ -43,6 +45,31 @@ __device__ inline float quad_sum(float v) {
   return v + __shfl_xor_sync(kAllLanes, v, 2);
 }
 
+/// Calls use() with the head size as a constant; the runner refuses other sizes.
+template <class Use>
+void with_head_dim(Queue& queue, int head_dim, Use&& use) {
+  switch (head_dim) {
+    case 16:
+      return use(std::integral_constant<int, 16>());
+    case 32:
+      return use(std::integral_constant<int, 32>());
+    case 64:
+      return use(std::integral_constant<int, 64>());
+    case 128:
+      return use(std::integral_constant<int, 128>());
+    case 256:
+      return use(std::integral_constant<int, 256>());
+    case 512:
+      return use(std::integral_constant<int, 512>());
+    default:
+      queue.status = cudaErrorInvalidValue;
+  }
+}
+
+/// attention() of raw q, k and v.
+void raw_attention(Queue& queue, const AttentionArgs& args, const RopeKvArgs& raw, int splits);
+/// The contexts from the parts that `splits` CTAs each have left.
+void join_attention(Queue& queue, const AttentionArgs& args, int splits);
 /// Attention of tiles of 64 query rows on Hopper, of head sizes 128, 256 and 512; false for others.
 bool hopper_attention(Queue& queue, const AttentionArgs& args, int splits);
 

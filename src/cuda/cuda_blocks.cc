@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "cuda/packed_rows.h"
 #include "cuda/single_row.h"
 
 namespace carat::cuda {
@@ -105,13 +106,16 @@ CudaBlocks::CudaBlocks(const ModelPlan& plan, const KvStorage& kv, const RunnerO
       xn_(static_cast<std::size_t>(limits.max_step_tokens) * Widths(plan).d),
       context_(static_cast<std::size_t>(limits.max_step_tokens) * Widths(plan).context),
       hidden_(static_cast<std::size_t>(limits.max_step_tokens) * Widths(plan).hidden) {
+  soft_tokens_.count = static_cast<int>(plan.soft_tokens.size());
+  std::ranges::copy(plan.soft_tokens, soft_tokens_.ids);
+  soft_tokens_.padding = plan.pad_token;
   const Widths w(plan);
   const auto tokens = static_cast<std::size_t>(limits.max_step_tokens);
   for (std::size_t i = 0; i < 2; ++i) {
     x_[i] = DeviceArray<float>(tokens * w.d);
-    ple_[i] = DeviceArray<float>(tokens * w.ple);
     q_[i] = DeviceArray<float16>(tokens * w.heads);
   }
+  ple_ = DeviceArray<float>(tokens * w.ple);
   sums_ = DeviceArray<float>(sums_size(w, tokens));
   attention_parts_ = DeviceArray<float>(attention_parts_size(plan, queue.sm_count));
   if (w.experts > 0) {
@@ -138,7 +142,7 @@ CudaBlocks::CudaBlocks(const ModelPlan& plan, const KvStorage& kv, const RunnerO
 std::size_t CudaBlocks::bytes(const ModelPlan& plan, const RunnerOptions& limits, int sm_count) {
   const Widths w(plan);
   const auto tokens = static_cast<std::size_t>(limits.max_step_tokens);
-  const std::size_t per_token = 4 * (2 * w.d + 2 * w.ple + w.heads + w.d + w.context + w.hidden + 3 * w.d +
+  const std::size_t per_token = 4 * (2 * w.d + w.ple + w.heads + w.d + w.context + w.hidden + 3 * w.d +
                                      w.moe_hidden + w.experts + 2 * w.chosen);
   return tokens * per_token + 4 * (sums_size(w, tokens) + attention_parts_size(plan, sm_count));
 }
@@ -170,27 +174,42 @@ void CudaBlocks::embed(const ModelPlan& m, const Rows&) {
   cuda::embed(queue_, args, rows());
 }
 
+/// Rows that stop behind the last layer with K/V of its own need the inputs of the layers before it only;
+/// narrow() computes the others of the rows that go on.
 void CudaBlocks::per_layer_inputs(const ModelPlan& m, const Rows&) {
+  project_per_layer_inputs(0, narrows() ? m.last_kv_layer : static_cast<int>(m.layers.size()), nullptr);
+}
+
+/// Of the tokens whose scaled embeddings embed() has left in context_.
+void CudaBlocks::project_per_layer_inputs(int first_layer, int layers, const int32_t* token_rows) {
+  ple_first_ = first_layer;
+  ple_layers_ = layers;
+  if (layers == 0) return;
+  Matrix project = matrix(plan_.ple_project, int64_t{layers} * plan_.ple_dim);
+  project.data += static_cast<std::size_t>(first_layer) * static_cast<std::size_t>(plan_.ple_dim) *
+                  static_cast<std::size_t>(packed_row_bytes(project.format, project.cols));
   MatmulOutput output;
-  output.out = ple_[now_].data();
-  matmul(queue_, matrix(m.ple_project), split(context_), rows(), output);
+  output.out = ple_.data();
+  matmul(queue_, project, split(context_), rows(), output);
   PerLayerInputArgs args{};
   args.tokens = step_.tokens;
-  args.table = matrix(m.ple_table);
-  args.layers = static_cast<int>(m.layers.size());
-  args.ple_dim = m.ple_dim;
-  args.project_scale = 1.f / std::sqrt(static_cast<float>(m.d_model));
-  args.table_scale = m.ple_embed_scale;
-  args.eps = m.norm_eps;
-  args.gain = m.ple_norm.data();
-  args.ple = ple_[now_].data();
+  args.rows = token_rows;
+  args.table = matrix(plan_.ple_table);
+  args.first_layer = first_layer;
+  args.layers = layers;
+  args.ple_dim = plan_.ple_dim;
+  args.project_scale = 1.f / std::sqrt(static_cast<float>(plan_.d_model));
+  args.table_scale = plan_.ple_embed_scale;
+  args.eps = plan_.norm_eps;
+  args.gain = plan_.ple_norm.data();
+  args.ple = ple_.data();
   cuda::per_layer_inputs(queue_, args, rows());
 }
 
 void CudaBlocks::qkv(const LayerPlan& l, const Rows&, const StepRows&) {
   const AttentionPlan& a = l.attention;
   const int64_t width = a.q.rows + (a.writes_kv ? a.k.rows : 0) + (a.v ? a.v.rows : 0);
-  RopeKvArgs args{};
+  RopeKvArgs& args = raw_;
   args.sums = matmul_partial(queue_, matrix(a.q, width), split(xn_), rows(), {sums_.data(), sums_.size()});
   args.heads = a.heads;
   args.width = static_cast<int>(width);
@@ -205,7 +224,7 @@ void CudaBlocks::qkv(const LayerPlan& l, const Rows&, const StepRows&) {
   args.kv = kv_.layer(a);
   args.places = rows_->places;
   args.tables = step_.tables;
-  rope_kv(queue_, args, rows());
+  if (!attends_raw(a)) rope_kv(queue_, args, rows());
 }
 
 void CudaBlocks::narrow(const ModelPlan& m, const StepRows& step) {
@@ -219,13 +238,23 @@ void CudaBlocks::narrow(const ModelPlan& m, const StepRows& step) {
   };
   keep(x_, m.d_model);
   keep(q_, l.attention.heads * l.attention.head_dim);
-  if (m.ple_dim > 0) keep(ple_, m.ple_dim * static_cast<int>(m.layers.size()));
   now_ ^= 1;
+  if (m.ple_dim == 0) return;
+  EmbedArgs args{};
+  args.tokens = step_.tokens;
+  args.rows = step_.tail_rows;
+  args.table = matrix(m.embed);
+  args.scale = m.embed_scale;
+  args.d_model = m.d_model;
+  args.raw = split(context_);
+  cuda::embed(queue_, args, rows());
+  project_per_layer_inputs(m.last_kv_layer, static_cast<int>(m.layers.size()) - m.last_kv_layer,
+                           step_.tail_rows);
 }
 
 bool CudaBlocks::finish(const ModelPlan& m, const StepRows& step) {
   if (!single_row_ || rows() != 1) return false;
-  const float* ple = m.ple_dim > 0 ? ple_[now_].data() : nullptr;
+  const float* ple = m.ple_dim > 0 ? ple_.data() : nullptr;
   single_row_->finish(step_, step.tail.segments.front().past, {x_[now_].data(), q_[now_].data(), ple},
                       logits_);
   return true;
@@ -247,7 +276,7 @@ void CudaBlocks::attend(const LayerPlan& l, const Rows&, const StepRows&) {
   args.most_splits = list.most_splits;
   args.rows = rows();
   args.partial = {attention_parts_.data(), attention_parts_.size()};
-  attention(queue_, args);
+  attention(queue_, args, attends_raw(a) ? &raw_ : nullptr);
 }
 
 void CudaBlocks::add_branch(PartialSums branch, Vec gain, float scalar, const float* next) {
@@ -320,8 +349,8 @@ void CudaBlocks::per_layer_mix(const LayerPlan& l, const Rows&) {
   MatmulOutput output;
   output.finish = Finish::gelu_times;
   output.split = split(hidden_);
-  output.factor = ple_[now_].data() + l.index * plan_.ple_dim;
-  output.factor_stride = plan_.ple_dim * static_cast<int>(plan_.layers.size());
+  output.factor = ple_.data() + (l.index - ple_first_) * plan_.ple_dim;
+  output.factor_stride = plan_.ple_dim * ple_layers_;
   output.workspace = {sums_.data(), sums_.size()};
   matmul(queue_, matrix(l.per_layer->gate), split(xn_), rows(), output);
   const PartialSums branch =

@@ -54,6 +54,7 @@ class CudaBlocks {
   void per_layer_mix(const LayerPlan& l, const Rows& rows);
   void logits(const ModelPlan& m, const Rows& rows);
 
+  const SoftTokens& soft_tokens() const { return soft_tokens_; }
   void finish_with(SingleRow& single_row) { single_row_ = &single_row; }
   const float* frequencies(int kv_group) const {
     return frequencies_[static_cast<std::size_t>(kv_group)].data();
@@ -70,6 +71,15 @@ class CudaBlocks {
   /// Without the low half where the matmuls make one pass only.
   Split split(const SplitArray& array) const;
   void add_branch(PartialSums branch, Vec gain, float scalar, const float* next);
+  /// Whether fewer rows than the step has go on behind the last layer that writes K/V.
+  bool narrows() const { return step_.tail.count < step_.all.count; }
+  /// Whether attend() takes raw q, k and v. narrow() would have to move them, and more tiles than
+  /// multiprocessors hide rope_kv() better than they do its work.
+  bool attends_raw(const AttentionPlan& a) const {
+    return step_.all.one_each && !narrows() && rows() * a.kv_heads <= queue_.sm_count &&
+           step_.all.tiles[static_cast<std::size_t>(a.kv_group)].tile_rows == kRawTileRows;
+  }
+  void project_per_layer_inputs(int first_layer, int layers, const int32_t* token_rows);
   PartialSums dense_mlp(const LayerPlan& l);
   void finish_ffn(const LayerPlan& l, PartialSums branch);
 
@@ -77,15 +87,19 @@ class CudaBlocks {
   const KvStorage& kv_;
   Queue& queue_;
   const bool fast_prompts_;
+  SoftTokens soft_tokens_{};
   std::array<DeviceArray<float>, kKvGroups> frequencies_;  // [rotary_pairs]
   // Activations of the current rows; narrow() moves the rows that stay into the second of each pair.
-  std::array<DeviceArray<float>, 2> x_, ple_;
+  std::array<DeviceArray<float>, 2> x_;
   std::array<DeviceArray<float16>, 2> q_;
+  DeviceArray<float> ple_;  // per-layer inputs of the current rows, of ple_layers_ layers from ple_first_ on
+  int ple_first_ = 0, ple_layers_ = 0;
   SplitArray xn_, context_, hidden_;
   DeviceArray<float> sums_, attention_parts_;
   DeviceArray<float> moe_input_, moe_scores_, moe_weights_, moe_hidden_, moe_out_, moe_sum_;
   DeviceArray<int32_t> moe_chosen_;
   DeviceStep step_;
+  RopeKvArgs raw_{};  // of the layer whose q, k and v sums_ has
   const DeviceRows* rows_ = nullptr;
   std::size_t now_ = 0;  // which of each pair is current
   float* logits_ = nullptr;

@@ -69,6 +69,9 @@ void require_supported(const ModelPlan& plan) {
     if (heads_per_kv > 64)
       fail(ErrorKind::unsupported, heads_per_kv, " query heads per KV head: the CUDA backend takes up to 64");
   }
+  if (plan.soft_tokens.size() > SoftTokens::kMost)
+    fail(ErrorKind::unsupported, plan.soft_tokens.size(),
+         " kinds of placeholder tokens: the CUDA backend takes ", SoftTokens::kMost);
   ModelPlan copy = plan;
   for_each_linear(copy, [](const char* role, Linear& w) {
     if (w.cols % kColumnStep != 0)
@@ -290,7 +293,7 @@ void CudaRunner::run(const StepInput& step, std::span<const int32_t> tokens, Slo
 void CudaRunner::run_blocks(const DeviceStep& device, const StepRows& rows, bool draw) {
   constexpr std::size_t kMostShapes = 64;
   const auto launch_all = [&] {
-    resolve_tokens(queue_, device.tokens, device.all.count, drawn_.data());
+    resolve_tokens(queue_, device.tokens, device.all.count, drawn_.data(), blocks_.soft_tokens());
     blocks_.begin(device, logits_.data());
     forward(blocks_, plan_, rows);
     if (draw) draw_on_device(device, device.tail.count);

@@ -72,9 +72,10 @@ void matvec(Queue& queue, const MatvecArgs& args);
 void pick_candidate(Queue& queue, const float* values, const int32_t* ids, int count, int32_t* drawn,
                     int32_t* host_token);
 
-/// Reads a step's words from pinned memory, of which the first is their number, and resolves its only token.
-/// A kernel that reads over the bus costs less than a copy between two graphs.
-void fetch_step(Queue& queue, const int32_t* from, int32_t* to, int32_t* token, const int32_t* drawn);
+/// Reads a step's words from pinned memory, of which the first is their number, and resolves its only token
+/// as resolve_tokens() does. A kernel that reads over the bus costs less than a copy between two graphs.
+void fetch_step(Queue& queue, const int32_t* from, int32_t* to, int32_t* token, const int32_t* drawn,
+                const SoftTokens& soft);
 
 struct DecodeAttentionArgs {
   const float* qkv;  // raw q, then k and v where the layer owns them
@@ -90,7 +91,6 @@ struct DecodeAttentionArgs {
   PageTables tables;
   float* context;  // [heads, head_dim]
   int halves;      // of keys and values that are read: 2, or 1 for the high ones
-  int tile_keys;   // keys of a CTA that are on chip at once, at least 2
 };
 /// CTAs that share out the keys of a head.
 inline constexpr int kAttentionCluster = 8;

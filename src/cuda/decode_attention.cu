@@ -1,12 +1,16 @@
 // Attention of one row: norms and rotation of q, k and v, the append to the pages, softmax(q K^T) V.
 //
-// Every query head has a cluster of eight CTAs that share out its keys. Keys and values of earlier tokens are
-// brought on chip before the kernel waits for its input; the row's own come from the input itself. Keys that
-// don't fit at once come in tiles, one in flight while the other is worked on. The parts are joined through
-// the cluster's shared memory, so the output projection finds one finished vector. Heads that share a kv head
+// Every query head has a cluster of eight CTAs that share out its keys, and each CTA's warps share out its
+// part. A warp streams keys and values of earlier tokens through a ring of its own, whose first keys are on
+// their way before the kernel waits for its input, and keeps q, its softmax and its part of the context in
+// registers: no barrier between the warps until they join their parts. The CTAs join theirs through the
+// cluster's shared memory, so the output projection finds one finished vector. Heads that share a kv head
 // read its keys from L2: fine for short contexts; attention.cu serves the long ones.
 #include <cooperative_groups.h>
 
+#include <algorithm>
+
+#include "cuda/attention_tile.h"
 #include "cuda/decode.h"
 #include "cuda/kv_address.h"
 #include "cuda/launch.h"
@@ -16,8 +20,7 @@
 namespace carat::cuda {
 namespace {
 
-constexpr int kThreads = 256, kWarps = kThreads / 32, kCluster = kAttentionCluster, kMostKeys = 64;
-constexpr float kLog2e = 1.4426950408889634f;
+constexpr int kThreads = 256, kWarps = kThreads / 32, kCluster = kAttentionCluster;
 
 // Clusters need sm_90; older GPUs compile this kernel, but SingleRow::supports() keeps them from it.
 #if __CUDA_ARCH__ >= 900
@@ -35,19 +38,24 @@ struct Cluster {
 __device__ inline Cluster this_cluster() { return {}; }
 #endif
 
-template <int kHeadDim>
+/// What a warp has on chip: a ring of two groups of keys. A key is followed by its value, then by the low
+/// halves of both where they are read.
+template <int kHeadDim, int kHalves>
 struct Shape {
-  static constexpr int kChunks = kHeadDim / 8;  // 16-byte chunks of a key
-  static constexpr int kPairs = kHeadDim / 2;
-  static constexpr int kKeyGroups =
-      kThreads / kPairs > 0 ? kThreads / kPairs : 1;  // threads per pair of dims
+  static constexpr int kChunks = kHeadDim / 8;                   // 16-byte chunks of a key
+  static constexpr int kLaneChunks = std::max(1, kChunks / 32);  // that one lane multiplies
+  static constexpr int kKeyElements = 2 * kHalves * kHeadDim;
+  /// All warps together leave room for the next kernel's weights.
+  static constexpr int kRingBytes = 64 * 1024 / kWarps;
+  static constexpr int kGroup = std::clamp(kRingBytes / 2 / (kKeyElements * 2), 1, 4);  // keys
+  static constexpr int kRingElements = 2 * kGroup * kKeyElements;
+  static constexpr int kSharedBytes = kWarps * kRingElements * 2;
 };
 
 template <int kHeadDim>
 struct Shared {
   float q[kHeadDim], k[kHeadDim], v[kHeadDim];
-  float weights[kMostKeys];
-  float sums[Shape<kHeadDim>::kKeyGroups][kHeadDim];
+  float warp_largest[kWarps], warp_total[kWarps];
   float context[kHeadDim];  // this CTA's part, read by the whole cluster
   float largest, total;     // and what it is relative to
   float scratch[3][kWarps];
@@ -71,26 +79,6 @@ __device__ inline Keys keys_of(int position, int window, int rank) {
   const int begin = window > 0 ? max(0, position - window + 1) : 0, count = position + 1 - begin;
   const int each = (count + kCluster - 1) / kCluster, first = min(begin + rank * each, position + 1);
   return {first, min(first + each, position + 1)};
-}
-
-/// On chip a key is followed by its value, then by the low halves of both where they are read.
-template <int kHeadDim, int kHalves>
-constexpr int kKeyElements = 2 * kHalves * kHeadDim;
-
-/// Starts the copy of keys and values [first, last).
-template <int kHeadDim, int kHalves>
-__device__ void load_tile(const DecodeAttentionArgs& a, float16* tile, int first, int last, int kv_head) {
-  using S = Shape<kHeadDim>;
-#pragma unroll 1
-  for (int i = threadIdx.x; first + i / S::kChunks < last; i += kThreads) {
-    const int key = i / S::kChunks, element = i % S::kChunks * 8;
-    const float16* from = fresh_kv_address(a, first + key, kv_head) + element;
-#pragma unroll
-    for (int part = 0; part < 2 * kHalves; ++part)
-      ptx::async_copy16(tile + key * kKeyElements<kHeadDim, kHalves> + part * kHeadDim + element,
-                        from + part / 2 * a.kv.low_offset + part % 2 * a.kv.value_offset, true);
-  }
-  ptx::async_commit();
 }
 
 __device__ inline void rotate(float& first, float& second, float sine, float cosine) {
@@ -169,93 +157,233 @@ __device__ void prepare(const DecodeAttentionArgs& a, Shared<kHeadDim>& s, int h
   __syncthreads();
 }
 
-/// The row's own key and value: to their place on chip, and by the first head of each kv head into the pages.
-template <int kHeadDim, int kHalves>
-__device__ void append(const DecodeAttentionArgs& a, const Shared<kHeadDim>& s, float16* key, float16* page) {
+/// The row's own key and value into the pages.
+template <int kHeadDim>
+__device__ void append(const DecodeAttentionArgs& a, const Shared<kHeadDim>& s, float16* page) {
 #pragma unroll 1
   for (int i = threadIdx.x; i < kHeadDim; i += kThreads) {
+    store_kv(a.kv, page, i, s.k[i]);
+    store_kv(a.kv, page, a.kv.value_offset + i, s.v[i]);
+  }
+}
+
+/// One warp's keys, every eighth of the CTA's, and what it makes of them.
+template <int kHeadDim, int kHalves>
+class WarpKeys {
+  using S = Shape<kHeadDim, kHalves>;
+
+ public:
+  /// `stored`: keys from there on are not in the pages yet.
+  __device__ WarpKeys(const DecodeAttentionArgs& a, float16* ring, const Keys& range, int stored, int kv_head)
+      : a_(a),
+        ring_(ring),
+        first_(range.first + static_cast<int>(threadIdx.x) / 32),
+        count_(max(0, (range.last - first_ + kWarps - 1) / kWarps)),
+        stored_(stored),
+        kv_head_(kv_head) {
+    load_group(0);
+    load_group(1);
+  }
+
+  /// The softmax of all keys; q, k and v of the row itself are in shared memory by now.
+  __device__ void walk(const Shared<kHeadDim>& s) {
+    float q[S::kLaneChunks * 8];
+#pragma unroll
+    for (int c = 0; c < S::kLaneChunks; ++c)
+#pragma unroll
+      for (int i = 0; i < 8; ++i) q[c * 8 + i] = mine(c) ? s.q[chunk(c) * 8 + i] * kLog2e : 0.f;
 #pragma unroll 1
-    for (int which = 0; which < 2; ++which) {
-      const float x = which == 0 ? s.k[i] : s.v[i];
-      float16* to = key + which * kHeadDim + i;
-      const float16 high = __float2half_rn(x);
-      to[0] = high;
-      if (kHalves == 2) to[2 * kHeadDim] = __float2half_rn(x - __half2float(high));
-      if (page) store_kv(a.kv, page, which * a.kv.value_offset + i, x);
+    for (int group = 0; group * S::kGroup < count_; ++group) {
+      ptx::async_wait<1>();
+      if (position_of(group, S::kGroup) > stored_) place_own(s, group);
+      __syncwarp();
+      add_group(q, group);
+      __syncwarp();
+      load_group(group + 2);
     }
   }
-}
 
-/// Elements 2 i and 2 i + 1 of a key or value on chip.
-template <int kHeadDim, int kHalves>
-__device__ inline float2 load_pair(const float16* high, int i) {
-  const float2 h = __half22float2(reinterpret_cast<const __half2*>(high)[i]);
-  if (kHalves == 1) return h;
-  const float2 l = __half22float2(reinterpret_cast<const __half2*>(high + 2 * kHeadDim)[i]);
-  return make_float2(h.x + l.x, h.y + l.y);
-}
-
-/// q . k for one key, over the warp.
-template <int kHeadDim, int kHalves>
-__device__ float score(const float* q, const float16* key) {
-  float sum = 0.f;
-  for (int i = threadIdx.x % 32; i < kHeadDim / 2; i += 32) {
-    const float2 k = load_pair<kHeadDim, kHalves>(key, i), x = reinterpret_cast<const float2*>(q)[i];
-    sum += k.x * x.x + k.y * x.y;
+  /// Leaves this warp's part of the context where its ring was.
+  __device__ void publish(Shared<kHeadDim>& s) const {
+    const int warp = threadIdx.x / 32;
+    float* part = reinterpret_cast<float*>(ring_);
+#pragma unroll
+    for (int c = 0; c < S::kLaneChunks; ++c)
+#pragma unroll
+      for (int i = 0; i < 8; ++i)
+        if (mine(c)) part[chunk(c) * 8 + i] = context_[c * 8 + i];
+    s.warp_largest[warp] = largest_;
+    s.warp_total[warp] = total_;
   }
-  return warp_sum(sum);
-}
 
-/// The running softmax of this CTA and this thread's part of the context: dims 2 pair and 2 pair + 1 over its
-/// keys.
-struct Running {
-  float largest = -INFINITY, total = 0.f;
-  float2 context = make_float2(0.f, 0.f);
+ private:
+  __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
+  __device__ static int chunk(int c) { return c * 32 + lane(); }
+  __device__ static bool mine(int c) { return chunk(c) < S::kChunks; }
+  __device__ int position_of(int group, int key) const { return first_ + (group * S::kGroup + key) * kWarps; }
+  __device__ float16* slot(int group, int key) const {
+    return ring_ + (group % 2 * S::kGroup + key) * S::kKeyElements;
+  }
+
+  /// Starts the copy of a group's keys and values.
+  __device__ void load_group(int group) {
+#pragma unroll
+    for (int key = 0; key < S::kGroup; ++key) {
+      const int index = group * S::kGroup + key, position = position_of(group, key);
+      if (index >= count_ || position >= stored_) continue;
+      const float16* from = fresh_kv_address(a_, position, kv_head_);
+#pragma unroll
+      for (int c = 0; c < S::kLaneChunks; ++c)
+#pragma unroll
+        for (int part = 0; part < 2 * kHalves; ++part)
+          if (mine(c))
+            ptx::async_copy16(
+                slot(group, key) + part * kHeadDim + chunk(c) * 8,
+                from + part / 2 * a_.kv.low_offset + part % 2 * a_.kv.value_offset + chunk(c) * 8, true);
+    }
+    ptx::async_commit();
+  }
+
+  /// The row's own key and value, as the pages will have them.
+  __device__ void place_own(const Shared<kHeadDim>& s, int group) {
+#pragma unroll 1
+    for (int key = 0; key < S::kGroup; ++key) {
+      if (position_of(group, key) != stored_ || group * S::kGroup + key >= count_) continue;
+#pragma unroll 1
+      for (int i = lane(); i < 2 * kHeadDim; i += 32) {
+        const float x = i < kHeadDim ? s.k[i] : s.v[i - kHeadDim];
+        const float16 high = __float2half_rn(x);
+        slot(group, key)[i] = high;
+        if (kHalves == 2) slot(group, key)[2 * kHeadDim + i] = __float2half_rn(x - __half2float(high));
+      }
+    }
+  }
+
+  /// Eight neighbouring elements of a key or value.
+  __device__ static void load8(const float16* high, int chunk, float (&v)[8]) {
+    add8<false>(high, chunk, v);
+    if (kHalves == 2) add8<true>(high + 2 * kHeadDim, chunk, v);
+  }
+  template <bool kAdd>
+  __device__ static void add8(const float16* from, int chunk, float (&v)[8]) {
+    const uint4 halves = reinterpret_cast<const uint4*>(from)[chunk];
+    const uint32_t words[4] = {halves.x, halves.y, halves.z, halves.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float2 pair = __half22float2(reinterpret_cast<const __half2&>(words[i]));
+      v[2 * i] = pair.x + (kAdd ? v[2 * i] : 0.f);
+      v[2 * i + 1] = pair.y + (kAdd ? v[2 * i + 1] : 0.f);
+    }
+  }
+
+  __device__ void add_group(const float (&q)[S::kLaneChunks * 8], int group) {
+    float scores[S::kGroup] = {};
+#pragma unroll
+    for (int key = 0; key < S::kGroup; ++key)
+#pragma unroll
+      for (int c = 0; c < S::kLaneChunks; ++c) {
+        if (!mine(c)) continue;
+        float k[8];
+        load8(slot(group, key), chunk(c), k);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) scores[key] += k[i] * q[c * 8 + i];
+      }
+#pragma unroll
+    for (int offset = 16; offset > 0; offset /= 2)
+#pragma unroll
+      for (int key = 0; key < S::kGroup; ++key)
+        scores[key] += __shfl_xor_sync(kAllLanes, scores[key], offset);
+    float largest = largest_;
+#pragma unroll
+    for (int key = 0; key < S::kGroup; ++key) {
+      if (group * S::kGroup + key >= count_) scores[key] = -INFINITY;  // what lies in its slot counts not
+      largest = fmaxf(largest, scores[key]);
+    }
+    const float rescale = exp2f(largest_ - largest);
+    largest_ = largest;
+    total_ *= rescale;
+#pragma unroll
+    for (float& x : context_) x *= rescale;
+#pragma unroll
+    for (int key = 0; key < S::kGroup; ++key) {
+      if (group * S::kGroup + key >= count_) continue;
+      const float weight = exp2f(scores[key] - largest);
+      total_ += weight;
+#pragma unroll
+      for (int c = 0; c < S::kLaneChunks; ++c) {
+        if (!mine(c)) continue;
+        float v[8];
+        load8(slot(group, key) + kHeadDim, chunk(c), v);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) context_[c * 8 + i] += weight * v[i];
+      }
+    }
+  }
+
+  const DecodeAttentionArgs& a_;
+  float16* ring_;
+  int first_, count_, stored_, kv_head_;
+  float largest_ = -INFINITY, total_ = 0.f;  // of scores in powers of two
+  float context_[S::kLaneChunks * 8] = {};
 };
 
-template <int kHeadDim, int kHalves>
-__device__ void add_tile(Shared<kHeadDim>& s, const float16* tile, int count, Running& run) {
-  using S = Shape<kHeadDim>;
-  constexpr int kStride = kKeyElements<kHeadDim, kHalves>;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-#pragma unroll 1
-  for (int key = warp; key < count; key += kWarps) {
-    const float value = score<kHeadDim, kHalves>(s.q, tile + key * kStride);
-    if (lane == 0) s.weights[key] = value;
-  }
-  __syncthreads();
-  float largest = run.largest;
-#pragma unroll 1
-  for (int key = lane; key < count; key += 32) largest = fmaxf(largest, s.weights[key]);
+/// The warps' parts become the CTA's.
+template <int kHeadDim>
+__device__ void join_warps(Shared<kHeadDim>& s, const float* parts, int stride) {
+  float largest = -INFINITY, total = 0.f, scale[kWarps];
 #pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2)
-    largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, offset));
-  float total = 0.f;
-#pragma unroll 1
-  for (int key = lane; key < count; key += 32) total += exp2f((s.weights[key] - largest) * kLog2e);
-  const float rescale = exp2f((run.largest - largest) * kLog2e);
-  run.total = run.total * rescale + warp_sum(total);
-  run.largest = largest;
-  run.context.x *= rescale;
-  run.context.y *= rescale;
-  const int pair = threadIdx.x % S::kPairs, group = threadIdx.x / S::kPairs;
-#pragma unroll 2
-  for (int key = group; key < count; key += S::kKeyGroups) {
-    const float weight = exp2f((s.weights[key] - largest) * kLog2e);
-    const float2 v = load_pair<kHeadDim, kHalves>(tile + key * kStride + kHeadDim, pair);
-    run.context.x += weight * v.x;
-    run.context.y += weight * v.y;
+  for (int w = 0; w < kWarps; ++w) largest = fmaxf(largest, s.warp_largest[w]);
+  const float base = largest == -INFINITY ? 0.f : largest;  // there may be no key at all
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) {
+    scale[w] = exp2f(s.warp_largest[w] - base);
+    total += s.warp_total[w] * scale[w];
   }
-  __syncthreads();
+#pragma unroll 1
+  for (int i = threadIdx.x; i < kHeadDim; i += kThreads) {
+    float sum = 0.f;
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) sum += parts[w * stride + i] * scale[w];
+    s.context[i] = sum;
+  }
+  if (threadIdx.x == 0) {
+    s.largest = largest;
+    s.total = total;
+  }
+}
+
+/// The CTAs' parts become the head's context: each thread joins one dimension of this CTA's share, with one
+/// round of reads from all eight.
+template <int kHeadDim>
+__device__ void join_cluster(const Cluster& cluster, Shared<kHeadDim>& s, int rank, float* context) {
+  constexpr int kShare = (kHeadDim + kCluster - 1) / kCluster;
+  if (threadIdx.x >= kShare) return;
+  const int dim = rank * kShare + threadIdx.x;
+  float part[kCluster], largest[kCluster], total[kCluster], most = -INFINITY, sum = 0.f, weight = 0.f;
+#pragma unroll
+  for (int r = 0; r < kCluster; ++r) {
+    const Shared<kHeadDim>* other = cluster.map_shared_rank(&s, r);
+    part[r] = other->context[dim];
+    largest[r] = other->largest;
+    total[r] = other->total;
+    most = fmaxf(most, largest[r]);
+  }
+#pragma unroll
+  for (int r = 0; r < kCluster; ++r) {
+    const float scale = exp2f(largest[r] - most);
+    sum += part[r] * scale;
+    weight += total[r] * scale;
+  }
+  context[dim] = sum / weight;
 }
 
 template <int kHeadDim, int kHalves>
 __global__ void __launch_bounds__(kThreads)
     decode_attention_kernel(const __grid_constant__ DecodeAttentionArgs a) {
-  using S = Shape<kHeadDim>;
+  using S = Shape<kHeadDim, kHalves>;
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ Shared<kHeadDim> s;
-  float16* tiles = reinterpret_cast<float16*>(shared);
+  float16* rings = reinterpret_cast<float16*>(shared);
   const Cluster cluster = this_cluster();
   ptx::launch_dependents();
   // Before the wait may be read: what the host sent (position, page tables), the pages of earlier tokens, and
@@ -266,99 +394,39 @@ __global__ void __launch_bounds__(kThreads)
   const Keys range = keys_of(position, a.window, rank);
   const bool appends = a.writes_kv && range.first <= position && position < range.last;
   const int stored = appends ? position : range.last;  // keys that the pages hold already
-  // All keys at once, or two tiles in turn, each half of the room.
-  const int step = range.last - range.first <= a.tile_keys ? a.tile_keys : a.tile_keys / 2;
-  const auto load = [&](float16* tile, int first) {
-    load_tile<kHeadDim, kHalves>(a, tile, first, min(stored, first + step), kv_head);
-  };
-  float16 *now = tiles, *next = tiles + step * kKeyElements<kHeadDim, kHalves>;
-  load(now, range.first);
-  load(next, range.first + step);
+  WarpKeys<kHeadDim, kHalves> keys(a, rings + threadIdx.x / 32 * S::kRingElements, range, stored, kv_head);
   const PairConstants constants = load_constants<kHeadDim>(a, position);
   float16* page = appends && head % group_size == 0 ? fresh_kv_address(a, position, kv_head) : nullptr;
   ptx::wait_for_dependencies();
 
   prepare<kHeadDim>(a, s, head, appends, constants);
-  Running run;
-#pragma unroll 1
-  for (int first = range.first; first < range.last; first += step) {
-    const int last = min(range.last, first + step);
-    if (appends && position < last)
-      append<kHeadDim, kHalves>(a, s, now + (position - first) * kKeyElements<kHeadDim, kHalves>, page);
-    ptx::async_wait<1>();
-    __syncthreads();
-    add_tile<kHeadDim, kHalves>(s, now, last - first, run);
-    load(now, first + 2 * step);
-    float16* used = now;
-    now = next;
-    next = used;
-  }
-
-  const int pair = threadIdx.x % S::kPairs, group = threadIdx.x / S::kPairs;
-  if (group < S::kKeyGroups) reinterpret_cast<float2*>(s.sums[group])[pair] = run.context;
+  if (page) append<kHeadDim>(a, s, page);
+  keys.walk(s);
+  keys.publish(s);
   __syncthreads();
-  for (int i = threadIdx.x; i < kHeadDim; i += kThreads) {
-    float sum = 0.f;
-    for (int g = 0; g < S::kKeyGroups; ++g) sum += s.sums[g][i];
-    s.context[i] = sum;
-  }
-  if (threadIdx.x == 0) {
-    s.largest = run.largest;
-    s.total = run.total;
-  }
+  join_warps<kHeadDim>(s, reinterpret_cast<const float*>(rings), S::kRingElements / 2);
   cluster.sync();
-  // Each thread joins one dimension of this CTA's share: one round of reads from all eight.
-  constexpr int kShare = (kHeadDim + kCluster - 1) / kCluster;
-  if (threadIdx.x < kShare) {
-    const int dim = rank * kShare + threadIdx.x;
-    float part[kCluster], largest[kCluster], total[kCluster], most = -INFINITY, sum = 0.f, weight = 0.f;
-#pragma unroll
-    for (int r = 0; r < kCluster; ++r) {
-      const Shared<kHeadDim>* other = cluster.map_shared_rank(&s, r);
-      part[r] = other->context[dim];
-      largest[r] = other->largest;
-      total[r] = other->total;
-      most = fmaxf(most, largest[r]);
-    }
-#pragma unroll
-    for (int r = 0; r < kCluster; ++r) {
-      const float scale = exp2f((largest[r] - most) * kLog2e);
-      sum += part[r] * scale;
-      weight += total[r] * scale;
-    }
-    a.context[head * kHeadDim + dim] = sum / weight;
-  }
+  join_cluster<kHeadDim>(cluster, s, rank, a.context + head * kHeadDim);
   cluster.sync();  // nobody leaves while its shared memory is read
 }
 
-template <int kHeadDim>
+template <int kHeadDim, int kHalves>
 void launch_decode_attention(Queue& queue, const DecodeAttentionArgs& a) {
-  const int key_bytes = 2 * a.halves * kHeadDim * static_cast<int>(sizeof(float16));
   launch(queue,
-         LaunchShape{dim3(kCluster, a.heads), kThreads, static_cast<std::size_t>(a.tile_keys * key_bytes),
-                     kCluster},
-         a.halves == 2 ? decode_attention_kernel<kHeadDim, 2> : decode_attention_kernel<kHeadDim, 1>, a);
+         LaunchShape{dim3(kCluster, a.heads), kThreads, Shape<kHeadDim, kHalves>::kSharedBytes, kCluster},
+         decode_attention_kernel<kHeadDim, kHalves>, a);
 }
 
 }  // namespace
 
 void decode_attention(Queue& queue, const DecodeAttentionArgs& args) {
-  switch (args.kv.head_dim) {
-    case 16:
-      return launch_decode_attention<16>(queue, args);
-    case 32:
-      return launch_decode_attention<32>(queue, args);
-    case 64:
-      return launch_decode_attention<64>(queue, args);
-    case 128:
-      return launch_decode_attention<128>(queue, args);
-    case 256:
-      return launch_decode_attention<256>(queue, args);
-    case 512:
-      return launch_decode_attention<512>(queue, args);
-    default:
-      queue.status = cudaErrorInvalidValue;  // refused when the runner was made
-  }
+  with_head_dim(queue, args.kv.head_dim, [&](auto head_dim) {
+    if (args.halves == 2) {
+      launch_decode_attention<head_dim, 2>(queue, args);
+    } else {
+      launch_decode_attention<head_dim, 1>(queue, args);
+    }
+  });
 }
 
 }  // namespace carat::cuda

@@ -372,7 +372,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // The first 4 KB are read whatever the size: one trip over the bus for what most steps need.
 __global__ void __launch_bounds__(kThreads)
-    fetch_kernel(const int32_t* from, int32_t* to, int32_t* token, const int32_t* drawn) {
+    fetch_kernel(const int32_t* from, int32_t* to, int32_t* token, const int32_t* drawn, SoftTokens soft) {
   ptx::launch_dependents();
   ptx::wait_for_dependencies();
   const int i = threadIdx.x, words = *reinterpret_cast<const volatile int32_t*>(from);
@@ -381,7 +381,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int j = i + kThreads; j * 4 < words; j += kThreads)
     reinterpret_cast<int4*>(to)[j] = reinterpret_cast<const int4*>(from)[j];
   __syncthreads();
-  if (i == 0 && *token < 0) *token = max(0, drawn[~*token]);
+  if (i == 0) *token = resolved(*token, drawn, soft);
 }
 
 /// Columns per slice when a row is split into `slices`; 0 when it can't be. Groups of int8 and int4 stay
@@ -444,8 +444,9 @@ void pick_candidate(Queue& queue, const float* values, const int32_t* ids, int c
   launch(queue, pick_kernel, dim3(1), kThreads, 0, values, ids, count, drawn, host_token);
 }
 
-void fetch_step(Queue& queue, const int32_t* from, int32_t* to, int32_t* token, const int32_t* drawn) {
-  launch(queue, fetch_kernel, dim3(1), kThreads, 0, from, to, token, drawn);
+void fetch_step(Queue& queue, const int32_t* from, int32_t* to, int32_t* token, const int32_t* drawn,
+                const SoftTokens& soft) {
+  launch(queue, fetch_kernel, dim3(1), kThreads, 0, from, to, token, drawn, soft);
 }
 
 }  // namespace carat::cuda

@@ -82,12 +82,13 @@ PartialSums matmul_partial(Queue& queue, const Matrix& w, Split x, int tokens, W
 
 struct EmbedArgs {
   const int32_t* tokens;
+  const int32_t* rows;  // which of the tokens; null: all in order
   Matrix table;
   float scale;
   const float* norm;
   float eps;
   int d_model;
-  float* x;
+  float* x;           // null: not wanted, nor its norm
   Split raw, normed;  // raw: x itself, for the per-layer projection
 };
 void embed(Queue& queue, const EmbedArgs& args, int rows);
@@ -106,11 +107,12 @@ struct AddNormArgs {
 void add_norm(Queue& queue, const AddNormArgs& args, int rows);
 
 /// ple = (norm(ple * project_scale, gain) + table[token] * table_scale) / sqrt(2), one norm per layer's
-/// slice.
+/// slice, of neighbouring layers.
 struct PerLayerInputArgs {
   const int32_t* tokens;
-  Matrix table;  // [table rows, layers * ple_dim]
-  int layers, ple_dim;
+  const int32_t* rows;  // which of the tokens; null: all in order
+  Matrix table;         // [table rows, all layers * ple_dim]
+  int first_layer, layers, ple_dim;
   float project_scale, table_scale, eps;
   const float* gain;
   float* ple;  // [rows, layers * ple_dim], in place
@@ -121,8 +123,16 @@ void per_layer_inputs(Queue& queue, const PerLayerInputArgs& args, int rows);
 void gather_rows(Queue& queue, const void* from, void* to, std::size_t width_bytes, const int32_t* rows,
                  int count);
 
-/// tokens[i] = drawn[~tokens[i]] where negative; a failed draw counts as token 0.
-void resolve_tokens(Queue& queue, int32_t* tokens, int count, const int32_t* drawn);
+/// Placeholders of images and sound: they read the padding token's rows of the tables.
+struct SoftTokens {
+  static constexpr int kMost = 8;
+  int32_t ids[kMost];
+  int count;
+  int32_t padding;
+};
+/// tokens[i] = drawn[~tokens[i]] where negative; a failed draw counts as token 0. Placeholders become the
+/// padding token.
+void resolve_tokens(Queue& queue, int32_t* tokens, int count, const int32_t* drawn, const SoftTokens& soft);
 
 // ---- attention.cu and rope_kv.cu
 
@@ -196,7 +206,10 @@ inline constexpr int kMostAttentionSplits = 128;
 /// Splits of the keys that attention() uses for so many tiles, at most `most`. With one split it writes the
 /// context itself; more take a second kernel.
 int attention_splits(int tile_count, int kv_heads, int sm_count, int most);
-void attention(Queue& queue, const AttentionArgs& args);
+inline constexpr int kRawTileRows = 16;
+/// With `raw` instead of args.q it does rope_kv()'s work too: tiles of kRawTileRows query rows, one token
+/// each, no two of one sequence.
+void attention(Queue& queue, const AttentionArgs& args, const RopeKvArgs* raw = nullptr);
 
 // ---- moe.cu
 

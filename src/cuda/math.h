@@ -41,6 +41,14 @@ __device__ inline float gelu_tanh(float x) {
   return __fdividef(x, 1.f + __expf(-2.f * u));
 }
 
+/// The token whose rows of the tables a step's `token` reads: negative ones name a draw.
+__device__ inline int32_t resolved(int32_t token, const int32_t* drawn, const SoftTokens& soft) {
+  if (token < 0) token = max(0, drawn[~token]);
+  for (int i = 0; i < soft.count; ++i)
+    if (token == soft.ids[i]) return soft.padding;
+  return token;
+}
+
 __device__ inline float soft_cap(float x, float cap) { return cap == 0.f ? x : cap * tanhf(x / cap); }
 
 __device__ inline float4 load4(const float* p, int i) { return reinterpret_cast<const float4*>(p)[i]; }

@@ -7,17 +7,12 @@
 // of few tokens has too few rows for that to pay: there the splits are a cluster and add their sums on chip.
 //
 // Of a gated product, 8 rows of the gate and the 8 rows of the up matrix that belong to them alternate, so
-// that both sums meet in one thread.
-#include <cooperative_groups.h>
-#include <cudaTypedefs.h>
-
+// that both sums meet in one thread. matmul_packed.cu does the same for int8 and int4 weights.
 #include <algorithm>
 #include <array>
 #include <span>
 
-#include "cuda/launch.h"
-#include "cuda/matmul.h"
-#include "cuda/ptx.h"
+#include "cuda/hopper_tile.h"
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900 && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #error "compile for sm_90a, not sm_90"
@@ -26,35 +21,8 @@
 namespace carat::cuda {
 namespace {
 
-constexpr int kDepth = 64, kGroupRows = 8;
-constexpr int kMostJoined = 8, kFewTokens = 64;  // splits of a cluster, and tokens
-constexpr int kRowBytes = kDepth * 2;            // the width of the copy engine's permutation
-
 struct TensorMaps {
   CUtensorMap w, hi, lo;
-};
-
-/// CTAs that share a multiprocessor: several let the next product start early.
-constexpr int resident(int rows) { return rows == 64 ? 3 : rows == 128 ? 2 : 1; }
-
-constexpr int stages(int rows, int tokens, int passes) {
-  constexpr int kMost = 8, kSharedBytes = 224 * 1024, kStatic = 2 * 1024;
-  return std::min(kMost, (kSharedBytes / resident(rows) - kStatic) / ((rows + passes * tokens) * kRowBytes));
-}
-
-template <int kTileRows, int kTileTokens, int kPassCount>
-struct Shape {
-  static constexpr int kRows = kTileRows, kTokens = kTileTokens, kPasses = kPassCount;
-  static constexpr int kRowTiles = kRows == 256 ? 2 : 1;  // of 64 rows, per warpgroup
-  static constexpr int kGroups = kRows / 64 / kRowTiles, kThreads = 128 * kGroups + 32;
-  static constexpr int kWeightBytes = kRows * kRowBytes, kTokenBytes = kTokens * kRowBytes;
-  static constexpr int kStageBytes = kWeightBytes + kPasses * kTokenBytes;
-  static constexpr int kStages = stages(kRows, kTokens, kPasses);
-  static constexpr int kAlignment = 1024;
-  static constexpr int kSharedBytes = kStages * kStageBytes + kAlignment;
-  /// Few tokens are multiplied long before the next weights arrive: a stage is given back at once.
-  static constexpr int kPending = kTokens <= 32 ? 0 : 1;
-  using Sums = float[kRowTiles][kTokens / 2];
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -131,80 +99,13 @@ __device__ void multiply(const Ring<S>& ring, int steps, typename S::Sums& acc) 
   ptx::warpgroup_wait<0>();
 }
 
-/// Calls visit(row, token, first, second) for the lane's pairs of sums: those of rows lane / 4 and
-/// lane / 4 + 8 of its warp's 16. Of a gated product these are a gate row and its up row, and `row` is the
-/// number of the pair.
-template <class S, bool kGated, class Visit>
-__device__ void for_each_pair(const typename S::Sums& acc, int first_row, int first_token, Visit&& visit) {
-  const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
-#pragma unroll
-  for (int m = 0; m < S::kRowTiles; ++m) {
-    const int tile_row = first_row + (group * S::kRowTiles + m) * 64 + warp * 16;
-    const int row = (kGated ? tile_row / 2 : tile_row) + lane / 4;
-#pragma unroll
-    for (int n = 0; n < S::kTokens / 8; ++n)
-#pragma unroll
-      for (int c = 0; c < 2; ++c)
-        visit(row, first_token + n * 8 + lane % 4 * 2 + c, acc[m][n * 4 + c], acc[m][n * 4 + c + 2]);
-  }
-}
-
-/// cap * tanh(x / cap), to an absolute error of 1e-7 cap.
-__device__ inline float fast_soft_cap(float x, float cap) {
-  return cap - __fdividef(2.f * cap, 1.f + __expf(2.f * x / cap));
-}
-
-template <class S, bool kGated>
-__device__ void store(const MatmulArgs& a, const typename S::Sums& acc, int first_row, int first_token) {
-  const auto visit = [&](auto&& visitor) { for_each_pair<S, kGated>(acc, first_row, first_token, visitor); };
-  if constexpr (kGated) {
-    visit([&](int pair, int token, float gate, float up) { finish_gated(a, token, pair, gate, up); });
-    return;
-  }
-  float* out = a.output.out + static_cast<std::size_t>(blockIdx.z) * a.tokens * a.w.rows;
-  const auto write = [&](int row, int token, float first, float second) {
-    float* to = out + static_cast<std::size_t>(token) * a.w.rows + row;
-    if (token < a.tokens && row < a.w.rows) to[0] = first;
-    if (token < a.tokens && row + 8 < a.w.rows) to[8] = second;
-  };
-  const float cap = a.output.finish == Finish::cap ? a.output.cap : 0.f;
-  if (cap == 0.f) {
-    visit(write);
-  } else {
-    visit([&](int row, int token, float first, float second) {
-      write(row, token, fast_soft_cap(first, cap), fast_soft_cap(second, cap));
-    });
-  }
-}
-
-/// The splits of a cluster share out the tile's sums, add them in order and finish them.
-template <class S>
-__device__ void store_joined(const MatmulArgs& a, const typename S::Sums& acc, unsigned char* memory,
-                             int first_row) {
-  const cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
-  float* sums = reinterpret_cast<float*>(memory);  // [tokens, rows]
-  for_each_pair<S, false>(acc, 0, 0, [&](int row, int token, float first, float second) {
-    sums[token * S::kRows + row] = first;
-    sums[token * S::kRows + row + 8] = second;
-  });
-  cluster.sync();
-  const int count = min(S::kTokens, a.tokens) * S::kRows, threads = 128 * S::kGroups;
-  const int rank = static_cast<int>(cluster.block_rank());
-  for (int i = rank * threads + static_cast<int>(threadIdx.x); i < count; i += a.splits * threads) {
-    float part[kMostJoined], total = 0.f;
-#pragma unroll
-    for (int r = 0; r < kMostJoined; ++r) part[r] = r < a.splits ? cluster.map_shared_rank(sums, r)[i] : 0.f;
-#pragma unroll
-    for (int r = 0; r < kMostJoined; ++r) total += part[r];
-    finish(a, 0, i / S::kRows, first_row + i % S::kRows, total);
-  }
-  cluster.sync();  // nobody leaves while its sums are read
-}
-
 #endif
 
+template <class S>
+constexpr int kThreads = 128 * S::kGroups + 32;
+
 template <class S, bool kGated>
-__global__ void __launch_bounds__(S::kThreads, resident(S::kRows))
+__global__ void __launch_bounds__(kThreads<S>, S::kResident)
     hopper_kernel(const __grid_constant__ TensorMaps maps, const __grid_constant__ MatmulArgs a) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ unsigned char shared[];
@@ -275,10 +176,14 @@ CUtensorMap weight_map(Queue& queue, const Matrix& w, bool gated, int tile_rows)
                         static_cast<cuuint32_t>(tile_rows / kGroupRows / matrices)});
 }
 
+}  // namespace
+
 CUtensorMap token_map(Queue& queue, const bfloat16* x, int cols, int tokens, int tile_tokens) {
   return tensor_map<2>(queue, x, {static_cast<cuuint64_t>(cols), static_cast<cuuint64_t>(tokens)},
                        {cuuint64_t{2} * cols}, {kDepth, static_cast<cuuint32_t>(tile_tokens)});
 }
+
+namespace {
 
 template <class S, bool kGated>
 void launch_hopper(Queue& queue, const MatmulArgs& a) {
@@ -287,7 +192,7 @@ void launch_hopper(Queue& queue, const MatmulArgs& a) {
   maps.hi = token_map(queue, a.x.hi, a.w.cols, a.tokens, S::kTokens);
   if (S::kPasses == 2) maps.lo = token_map(queue, a.x.lo, a.w.cols, a.tokens, S::kTokens);
   const unsigned token_tiles = divide_up(a.tokens, S::kTokens), row_tiles = divide_up(a.w.rows, S::kRows);
-  LaunchShape shape{dim3(token_tiles, row_tiles, a.splits), S::kThreads, S::kSharedBytes};
+  LaunchShape shape{dim3(token_tiles, row_tiles, a.splits), kThreads<S>, S::kSharedBytes};
   if (a.output.finish == Finish::gelu_times) {
     shape.grid = dim3(a.splits, row_tiles);
     shape.cluster = a.splits;
@@ -306,10 +211,11 @@ void launch_hopper(Queue& queue, const MatmulArgs& a) {
 
 /// The heights of tiles that are worth trying for a number of tokens. Few tokens wait for memory: the most
 /// CTAs have the most in flight.
-std::span<const int> tile_rows(int tokens) {
-  static constexpr std::array<int, 1> kFew{64};
+std::span<const int> tile_rows(const MatmulArgs& a) {
+  static constexpr std::array<int, 1> kFew{64}, kPacked{128};
   static constexpr std::array<int, 3> kMany{128, 192, 256};
-  if (tokens <= kFewTokens) return kFew;
+  if (a.tokens <= kFewTokens) return kFew;
+  if (a.w.format != WeightFormat::bf16) return kPacked;
   return kMany;
 }
 
@@ -342,7 +248,7 @@ double cost(const MatmulArgs& a, int rows, int splits, int sm_count) {
   const double step = std::max({together * passes * rows * kDepth * tokens / kMultiplies,
                                 together * (weights + activations) * busy / kCacheBytes,
                                 weights * active / token_tiles / kMemoryBytes,
-                                kLatency / std::max(1, stages(rows, tokens, passes) - 1)});
+                                kLatency / std::max(1, stages(rows, tokens, passes, resident(rows)) - 1)});
   const double parts = (splits - 1.) * a.tokens * a.w.rows * 2 * sizeof(float) / kMemoryBytes;
   return divide_up(tiles, room) * (steps * step + kStart) + kPart * splits + parts;
 }
@@ -351,14 +257,13 @@ double cost(const MatmulArgs& a, int rows, int splits, int sm_count) {
 
 bool hopper_supports(const Queue& queue, const Matrix& w, const MatmulOutput& output) {
   const int matrices = output.finish == Finish::gated_gelu ? 2 : 1;
-  return queue.warpgroups && w.format == WeightFormat::bf16 && w.rows % (kGroupRows * matrices) == 0 &&
-         encoder();
+  return queue.warpgroups && w.rows % (kGroupRows * matrices) == 0 && encoder();
 }
 
 HopperPlan plan_hopper(const Queue& queue, const MatmulArgs& a, int most_splits) {
   HopperPlan best{};
   double least = 0;
-  for (const int rows : tile_rows(a.tokens)) {
+  for (const int rows : tile_rows(a)) {
     for (int splits = 1; splits <= most_splits; ++splits) {
       const double here = cost(a, rows, splits, queue.sm_count);
       if (best.rows != 0 && here >= least) continue;
@@ -370,6 +275,7 @@ HopperPlan plan_hopper(const Queue& queue, const MatmulArgs& a, int most_splits)
 }
 
 void hopper_matmul(Queue& queue, const MatmulArgs& a, int rows) {
+  if (a.w.format != WeightFormat::bf16) return packed_hopper_matmul(queue, a);
   switch (tile_tokens(a.tokens)) {
     case 8:
       return launch_rows<8, 2>(queue, a, rows);

@@ -26,15 +26,16 @@ __global__ void __launch_bounds__(kThreads) embed_kernel(EmbedArgs a) {
   ptx::wait_for_dependencies();
   const int d = a.d_model;
   const std::size_t base = static_cast<std::size_t>(blockIdx.x) * d;
-  const std::size_t token = static_cast<std::size_t>(a.tokens[blockIdx.x]);
+  const std::size_t token = static_cast<std::size_t>(a.tokens[a.rows ? a.rows[blockIdx.x] : blockIdx.x]);
   float squares = 0.f;
   for (int i = threadIdx.x; i < d; i += kThreads) {
     const float v = load_value(a.table, token, i) * a.scale;
     row[i] = v;
-    a.x[base + i] = v;
+    if (a.x) a.x[base + i] = v;
     if (a.raw.hi) store_split(a.raw.hi, a.raw.lo, base + i, v);
     squares += v * v;
   }
+  if (!a.x) return;
   squares = block_sum<kThreads>(squares, scratch);
   write_normed(row, a.norm, a.eps, d, squares, a.normed, base);
 }
@@ -113,8 +114,9 @@ __global__ void __launch_bounds__(kThreads) per_layer_inputs_kernel(PerLayerInpu
   const int layer = blockIdx.y * (kThreads / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
   if (layer >= a.layers) return;
   const std::size_t width = static_cast<std::size_t>(a.layers) * a.ple_dim, slice = layer * a.ple_dim;
-  const int token = a.tokens[blockIdx.x];  // ids beyond the table read the padding row
-  const std::size_t row = token < a.table.rows ? token : 0;
+  const int token = a.tokens[a.rows ? a.rows[blockIdx.x] : blockIdx.x];
+  const std::size_t row = token < a.table.rows ? token : 0;  // ids beyond the table
+  const int column = (a.first_layer + layer) * a.ple_dim;
   float* ple = a.ple + blockIdx.x * width + slice;
   float squares = 0.f;
   for (int i = lane; i < a.ple_dim; i += 32) {
@@ -124,7 +126,7 @@ __global__ void __launch_bounds__(kThreads) per_layer_inputs_kernel(PerLayerInpu
   const float scale = rsqrtf(warp_sum(squares) / static_cast<float>(a.ple_dim) + a.eps) * a.project_scale;
   constexpr float kMix = 0.7071067811865476f;
   for (int i = lane; i < a.ple_dim; i += 32) {
-    const float table = load_value(a.table, row, static_cast<int>(slice) + i);
+    const float table = load_value(a.table, row, column + i);
     ple[i] = (ple[i] * scale * a.gain[i] + table * a.table_scale) * kMix;
   }
 }
@@ -139,11 +141,11 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kThreads)
-    resolve_tokens_kernel(int32_t* tokens, int count, const int32_t* drawn) {
+    resolve_tokens_kernel(int32_t* tokens, int count, const int32_t* drawn, SoftTokens soft) {
   ptx::launch_dependents();
   ptx::wait_for_dependencies();
   const int i = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
-  if (i < count && tokens[i] < 0) tokens[i] = max(0, drawn[~tokens[i]]);
+  if (i < count) tokens[i] = resolved(tokens[i], drawn, soft);
 }
 
 }  // namespace
@@ -171,8 +173,9 @@ void gather_rows(Queue& queue, const void* from, void* to, std::size_t width_byt
          static_cast<uint4*>(to), static_cast<int>(width_bytes / sizeof(uint4)), rows);
 }
 
-void resolve_tokens(Queue& queue, int32_t* tokens, int count, const int32_t* drawn) {
-  launch(queue, resolve_tokens_kernel, dim3(divide_up(count, kThreads)), kThreads, 0, tokens, count, drawn);
+void resolve_tokens(Queue& queue, int32_t* tokens, int count, const int32_t* drawn, const SoftTokens& soft) {
+  launch(queue, resolve_tokens_kernel, dim3(divide_up(count, kThreads)), kThreads, 0, tokens, count, drawn,
+         soft);
 }
 
 }  // namespace carat::cuda

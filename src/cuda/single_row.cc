@@ -9,9 +9,6 @@ namespace {
 /// From here on full attention reads the high halves of keys and values only; from there on it is split over
 /// the whole GPU.
 constexpr int kMiddleContext = 256, kLongContext = 2048;
-/// Keys and values that a CTA of attention has on chip at once: room for the next kernel's weights must
-/// remain.
-constexpr int kAttentionTileBytes = 64 * 1024;
 /// The residual stream passes through the shared memory of every CTA.
 constexpr int kMostWidth = 4096;
 
@@ -27,12 +24,6 @@ int64_t qkv_rows(const AttentionPlan& a) {
   return a.q.rows + (a.writes_kv ? a.k.rows : 0) + (a.v ? a.v.rows : 0);
 }
 
-/// Each key takes two vectors of float16, or four with the low halves.
-int tile_keys(int head_dim, int halves) {
-  constexpr int kMost = 64;
-  return std::min(kMost, kAttentionTileBytes / (2 * halves * 2 * head_dim));
-}
-
 /// Halves of keys and values that attention reads: both while they come for free. Beside int8 and int4
 /// weights, as on the CPU, float16 is enough.
 int kv_halves(const AttentionPlan& a, bool short_context) {
@@ -44,8 +35,9 @@ int kv_halves(const AttentionPlan& a, bool short_context) {
 bool SingleRow::supports(const ModelPlan& plan, const Queue& queue) {
   if (!queue.overlap || plan.d_model > kMostWidth || !supports_columns(plan.head)) return false;
   return std::ranges::all_of(plan.layers, [](const LayerPlan& l) {
-    return !l.moe && supports_columns(l.attention.q) && supports_columns(l.attention.o) &&
-           supports_columns(l.gate) && supports_columns(l.down) &&
+    return !l.moe && l.attention.heads / l.attention.kv_heads <= kRawTileRows &&
+           supports_columns(l.attention.q) && supports_columns(l.attention.o) && supports_columns(l.gate) &&
+           supports_columns(l.down) &&
            (!l.per_layer || (supports_columns(l.per_layer->gate) && supports_columns(l.per_layer->proj)));
   });
 }
@@ -64,7 +56,6 @@ SingleRow::SingleRow(const ModelPlan& plan, const KvStorage& kv, const CudaBlock
   const auto d = static_cast<std::size_t>(plan.d_model);
   x_ = {DeviceArray<float>(d), DeviceArray<float>(d)};
   qkv_ = DeviceArray<float>(qkv);
-  q_ = DeviceArray<float16>(heads);
   context_ = DeviceArray<float>(heads);
   branch_ = DeviceArray<float>(d);
   hidden_ = DeviceArray<float>(hidden);
@@ -88,7 +79,8 @@ void SingleRow::run(const DeviceStep& step, int position, const StepUpload& uplo
   const Key key{step.tokens, step.suppressed, step.tables.pages, step.suppressed_count, logits};
   if (!captured.graph || captured.key != key) {
     captured.graph = Graph::capture(queue_.stream, [&] {
-      fetch_step(queue_, upload.host_words(slot), upload.device_words(), step.tokens, drawn);
+      fetch_step(queue_, upload.host_words(slot), upload.device_words(), step.tokens, drawn,
+                 blocks_.soft_tokens());
       enqueue_layers(step, length, logits);
       pick_candidate(queue_, candidate_values_.data(), candidate_ids_.data(),
                      std::min(queue_.sm_count, plan_.vocab), drawn, host_token);
@@ -142,12 +134,12 @@ void SingleRow::multiply(const Linear& w, int64_t rows, const VectorInput& input
 }
 
 PerLayerFactor SingleRow::per_layer_factor(int layer) const {
-  const std::size_t slice = static_cast<std::size_t>(layer) * static_cast<std::size_t>(plan_.ple_dim);
   PerLayerFactor factor;
   if (ready_ple_) {
-    factor.raw = ready_ple_ + slice;
+    factor.raw = ready_ple_ + (layer - plan_.last_kv_layer) * plan_.ple_dim;
     return factor;
   }
+  const std::size_t slice = static_cast<std::size_t>(layer) * static_cast<std::size_t>(plan_.ple_dim);
   factor.raw = ple_.data() + slice;
   factor.gain = plan_.ple_norm.data();
   factor.table = matrix(plan_.ple_table);
@@ -158,7 +150,8 @@ PerLayerFactor SingleRow::per_layer_factor(int layer) const {
 }
 
 /// The keys split over the whole GPU.
-void SingleRow::attend_widely(const LayerPlan& l, const DeviceStep& step, const float16* q) {
+void SingleRow::attend_widely(const LayerPlan& l, const DeviceStep& step, const float16* q,
+                              const RopeKvArgs* raw) {
   const AttentionPlan& a = l.attention;
   const TileList& list = step.tail.tiles[static_cast<std::size_t>(a.kv_group)];
   AttentionArgs args{};
@@ -174,7 +167,7 @@ void SingleRow::attend_widely(const LayerPlan& l, const DeviceStep& step, const 
   args.most_splits = kMostAttentionSplits;
   args.rows = 1;
   args.partial = {parts_.data(), parts_.size()};
-  attention(queue_, args);
+  attention(queue_, args, raw);
 }
 
 void SingleRow::attend(const LayerPlan& l, const DeviceStep& step, ContextLength length) {
@@ -191,12 +184,8 @@ void SingleRow::attend(const LayerPlan& l, const DeviceStep& step, ContextLength
     rope.frequencies = blocks_.frequencies(a.kv_group);
     rope.rotary_pairs = a.rope.rotary_pairs;
     rope.eps = plan_.norm_eps;
-    rope.q = q_.data();
     rope.kv = kv_.layer(a);
-    rope.places = step.tail.places;
-    rope.tables = step.tables;
-    rope_kv(queue_, rope, 1);
-    attend_widely(l, step, q_.data());
+    attend_widely(l, step, nullptr, &rope);
     return;
   }
   DecodeAttentionArgs args{};
@@ -215,7 +204,6 @@ void SingleRow::attend(const LayerPlan& l, const DeviceStep& step, ContextLength
   args.tables = step.tables;
   args.context = context_.data();
   args.halves = kv_halves(a, length == kShort);
-  args.tile_keys = tile_keys(a.head_dim, args.halves);
   decode_attention(queue_, args);
 }
 
@@ -279,7 +267,7 @@ void SingleRow::finish(const DeviceStep& step, int position, const TailRow& row,
   const auto first = plan_.layers.begin() + plan_.last_kv_layer;
   ready_ple_ = row.ple;
   x_now_ = row.x;
-  attend_widely(*first, step, row.q);
+  attend_widely(*first, step, row.q, nullptr);
   VectorInput next = finish_layer(*first, step, /*late=*/true);
   for (auto l = first + 1; l != plan_.layers.end(); ++l) {
     multiply(l->attention.q, qkv_rows(l->attention), next, qkv);

@@ -27,7 +27,7 @@ class SingleRow {
   struct TailRow {
     const float* x;    // [d_model]
     const float16* q;  // of that layer, ready for attention: [heads, head_dim]
-    const float* ple;  // per-layer inputs, [layers * ple_dim]
+    const float* ple;  // per-layer inputs from that layer on, [its number of layers * ple_dim]
   };
   /// Enqueues the rest of the step, up to the logits. Long contexts take other kernels.
   void finish(const DeviceStep& step, int position, const TailRow& row, float* logits);
@@ -53,7 +53,8 @@ class SingleRow {
   enum ContextLength { kShort, kMiddle, kLong, kContextLengths };
 
   static ContextLength length_of(int position);
-  void attend_widely(const LayerPlan& l, const DeviceStep& step, const float16* q);
+  /// With q ready for attention, or raw.
+  void attend_widely(const LayerPlan& l, const DeviceStep& step, const float16* q, const RopeKvArgs* raw);
   void attend(const LayerPlan& l, const DeviceStep& step, ContextLength length);
   void enqueue_layers(const DeviceStep& step, ContextLength length, float* logits);
   void multiply(const Linear& w, int64_t rows, const VectorInput& input, const VectorOutput& output,
@@ -73,7 +74,6 @@ class SingleRow {
   const float* x_now_ = nullptr;
   const float* ready_ple_ = nullptr;  // per-layer inputs, or null: ple_ has their raw projections
   DeviceArray<float> qkv_, context_, branch_, hidden_, ple_, parts_, candidate_values_;
-  DeviceArray<float16> q_;
   DeviceArray<int32_t> candidate_ids_;
   std::array<std::array<Captured, 2>, kContextLengths> graphs_;  // by slot
 };

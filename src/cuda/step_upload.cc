@@ -27,6 +27,16 @@ int worthwhile_splits(int keys) {
   return std::min(static_cast<int>(splits <= kExact ? splits : std::bit_ceil(splits)), kMostAttentionSplits);
 }
 
+bool one_token_each(const Rows& rows) {
+  std::vector<int32_t> sequences;
+  for (const Segment& segment : rows.segments) {
+    if (segment.count != 1) return false;
+    sequences.push_back(segment.sequence);
+  }
+  std::ranges::sort(sequences);
+  return std::ranges::adjacent_find(sequences) == sequences.end();
+}
+
 }  // namespace
 
 StepUpload::StepUpload(const ModelPlan& plan, const RunnerOptions& limits)
@@ -98,6 +108,7 @@ DeviceStep StepUpload::pack(int slot, const StepRows& step, std::span<const int3
     const Rows& rows = tail ? step.tail : step.all;
     DeviceRows& device = tail ? out.tail : out.all;
     device.count = rows.count();
+    device.one_each = one_token_each(rows);
     const auto [positions, sequences] = append_places(rows);
     device.places = {out.tokens, base + positions, base + sequences};
     for (int g = 0; g < kKvGroups; ++g) {

@@ -20,6 +20,7 @@ struct TileList {
 struct DeviceRows {
   RowPlaces places{};
   int count = 0;
+  bool one_each = false;  // token of each sequence
   std::array<TileList, kKvGroups> tiles;
   bool operator==(const DeviceRows&) const = default;
 };

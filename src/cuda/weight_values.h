@@ -29,9 +29,10 @@ struct Eight<WeightFormat::bf16> {
   __device__ float scale() const { return 1.f; }
 };
 
-__device__ inline float load_scale(const std::byte* at) {
-  return __half2float(*reinterpret_cast<const float16*>(at));
+__device__ inline uint16_t load_scale_bits(const std::byte* at) {
+  return *reinterpret_cast<const uint16_t*>(at);
 }
+__device__ inline float scale_of(uint16_t bits) { return __half2float(__ushort_as_half(bits)); }
 
 __device__ inline uint32_t as_word(const __nv_bfloat162& pair) {
   return static_cast<uint32_t>(__bfloat16_as_ushort(pair.x)) |
@@ -41,16 +42,20 @@ __device__ inline uint32_t as_word(const __nv_bfloat162& pair) {
 template <>
 struct Eight<WeightFormat::int8> {
   uint2 bits;
-  float factor;
+  uint16_t factor;  // as it is loaded: a conversion would wait for it right there
 
   __device__ void load(const std::byte* row, int column, int cols) {
-    bits = *reinterpret_cast<const uint2*>(row + value_offset(WeightFormat::int8, column));
-    factor = load_scale(row + scale_offset(WeightFormat::int8, column, cols));
+    load_at(row + value_offset(WeightFormat::int8, column),
+            row + scale_offset(WeightFormat::int8, column, cols));
+  }
+  __device__ void load_at(const std::byte* values, const std::byte* scale) {
+    bits = *reinterpret_cast<const uint2*>(values);
+    factor = load_scale_bits(scale);
   }
   __device__ uint4 pairs() const {
     return make_uint4(pair<0>(bits.x), pair<2>(bits.x), pair<0>(bits.y), pair<2>(bits.y));
   }
-  __device__ float scale() const { return factor; }
+  __device__ float scale() const { return scale_of(factor); }
 
  private:
   /// Bytes kFirst and kFirst + 1. A byte in the mantissa of 2^23 is a float without a conversion instruction.
@@ -67,14 +72,18 @@ struct Eight<WeightFormat::int8> {
 template <>
 struct Eight<WeightFormat::int4> {
   uint32_t bits;
-  float factor;
+  uint16_t factor;
 
   __device__ void load(const std::byte* row, int column, int cols) {
-    bits = *reinterpret_cast<const uint32_t*>(row + value_offset(WeightFormat::int4, column));
-    factor = load_scale(row + scale_offset(WeightFormat::int4, column, cols));
+    load_at(row + value_offset(WeightFormat::int4, column),
+            row + scale_offset(WeightFormat::int4, column, cols));
+  }
+  __device__ void load_at(const std::byte* values, const std::byte* scale) {
+    bits = *reinterpret_cast<const uint32_t*>(values);
+    factor = load_scale_bits(scale);
   }
   __device__ uint4 pairs() const { return make_uint4(pair(0), pair(4), pair(8), pair(12)); }
-  __device__ float scale() const { return factor; }
+  __device__ float scale() const { return scale_of(factor); }
 
  private:
   /// A nibble in the mantissa of 128 is a bfloat16: 128 + n.
@@ -118,7 +127,7 @@ __device__ __noinline__ inline float load_value(const Matrix& w, std::size_t row
   if (w.format == WeightFormat::bf16)
     return __bfloat162float(reinterpret_cast<const bfloat16*>(w.data)[row * w.cols + column]);
   const std::byte* at = row_of(w, row);
-  const float scale = load_scale(at + scale_offset(w.format, column, w.cols));
+  const float scale = scale_of(load_scale_bits(at + scale_offset(w.format, column, w.cols)));
   if (w.format == WeightFormat::int8)
     return scale * static_cast<float>(*reinterpret_cast<const int8_t*>(at + value_offset(w.format, column)));
   const int j = column % 8;

@@ -1,4 +1,5 @@
-// Attention of prompts: Hopper's kernel against the one for every GPU, and both against exact sums.
+// Attention of prompts: Hopper's kernel against the one for every GPU, and both against exact sums. Attention
+// of single tokens from raw q, k and v against rope_kv() and attention one after the other.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +9,7 @@
 #include "base/error.h"
 #include "cuda/device.h"
 #include "cuda/kernels.h"
+#include "support/largest_difference.h"
 
 namespace carat::cuda {
 namespace {
@@ -152,6 +154,128 @@ INSTANTIATE_TEST_SUITE_P(Prompts, AttentionOf,
                            const Prompt& p = prompt.param;
                            return "heads_of_" + std::to_string(p.head_dim) + "_after_" +
                                   std::to_string(p.past);
+                         });
+
+/// Rows of one token each, behind `past` others of its sequence.
+struct Tokens {
+  int head_dim, past, window, splits;
+  bool writes_kv;
+};
+
+class RawAttentionOf : public testing::TestWithParam<Tokens> {
+ protected:
+  static constexpr int kRows = 3;
+
+  void SetUp() override {
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) GTEST_SKIP() << "no GPU";
+  }
+
+  /// Contexts, and what the pages hold then.
+  struct Result {
+    std::vector<float> context, pages;
+  };
+
+  Result run(bool raw) {
+    const Tokens p = GetParam();
+    const int pages = p.past / kPageTokens + 1, width = (kHeads + (p.writes_kv ? 2 : 0)) * p.head_dim;
+    const std::size_t half = static_cast<std::size_t>(kRows * pages * kPageTokens * p.head_dim);
+    std::mt19937 random(3);
+    std::normal_distribution<float> normal;
+    std::uniform_real_distribution<float> uniform(0.5f, 1.5f);
+    const auto floats = [&](int size, auto& distribution) {
+      std::vector<float> values(static_cast<std::size_t>(size));
+      for (float& v : values) v = distribution(random);
+      return upload(values);
+    };
+    constexpr int kParts = 3;
+    const auto sums = floats(kParts * kRows * width, normal);
+    const auto q_norm = floats(p.head_dim, uniform), k_norm = floats(p.head_dim, uniform);
+    const auto frequencies = floats(p.head_dim / 4, uniform);
+    const auto kv = upload(random_halves(4 * half, 1.f, 5));
+    std::vector<int32_t> table, positions, sequences;
+    std::vector<AttentionTile> tiles;
+    for (int i = 0; i < kRows; ++i) {
+      for (int page = 0; page < pages; ++page) table.push_back(i * pages + page);
+      positions.push_back(p.past);
+      sequences.push_back(i);
+      tiles.push_back({i, 1, p.past, i});
+    }
+    const auto device_table = upload(table), places = upload(positions), rows = upload(sequences),
+               offset = upload(std::vector<int32_t>{0, 0}),
+               stride = upload(std::vector<int32_t>{pages, pages});
+    const auto device_tiles = upload(tiles);
+    const std::size_t heads = static_cast<std::size_t>(kRows * kHeads * p.head_dim);
+    DeviceArray<bfloat16> hi(heads), lo(heads);
+    DeviceArray<float16> q(heads);
+    DeviceArray<float> partial(static_cast<std::size_t>(kRows * kHeads * p.splits * (p.head_dim + 2)));
+    RopeKvArgs rope{};
+    rope.sums = {sums.data(), kParts, static_cast<std::size_t>(kRows * width)};
+    rope.heads = kHeads;
+    rope.width = width;
+    rope.writes_kv = rope.has_v = p.writes_kv;
+    rope.q_norm = q_norm.data();
+    rope.k_norm = k_norm.data();
+    rope.frequencies = frequencies.data();
+    rope.rotary_pairs = p.head_dim / 4;
+    rope.eps = 1e-6f;
+    rope.q = q.data();
+    rope.kv = {kv.data(),   static_cast<std::size_t>(kPageTokens * p.head_dim),
+               half,        2 * half,
+               kPageTokens, 1,
+               p.head_dim,  0};
+    rope.tables = {device_table.data(), offset.data(), stride.data()};
+    rope.places = {nullptr, places.data(), rows.data()};
+    AttentionArgs args{};
+    args.q = q.data();
+    args.context = {hi.data(), lo.data()};
+    args.heads = kHeads;
+    args.window = p.window;
+    args.kv = rope.kv;
+    args.tables = rope.tables;
+    args.tiles = device_tiles.data();
+    args.tile_count = args.rows = kRows;
+    args.tile_rows = kRawTileRows;
+    args.most_splits = p.splits;
+    args.partial = {partial.data(), partial.size()};
+    Stream stream;
+    Queue queue{stream, false, 132, cudaSuccess, {}, false};
+    if (!raw) rope_kv(queue, rope, kRows);
+    attention(queue, args, raw ? &rope : nullptr);
+    check(queue.status, "launch");
+    check(cudaStreamSynchronize(stream), "attention");
+    std::vector<bfloat16> high(hi.size()), low(lo.size());
+    std::vector<float16> stored(kv.size());
+    check(cudaMemcpy(high.data(), hi.data(), hi.bytes(), cudaMemcpyDeviceToHost), "download");
+    check(cudaMemcpy(low.data(), lo.data(), lo.bytes(), cudaMemcpyDeviceToHost), "download");
+    check(cudaMemcpy(stored.data(), kv.data(), kv.bytes(), cudaMemcpyDeviceToHost), "download");
+    Result result;
+    for (std::size_t i = 0; i < heads; ++i)
+      result.context.push_back(__bfloat162float(high[i]) + __bfloat162float(low[i]));
+    for (std::size_t i = 0; i < 2 * half; ++i)
+      result.pages.push_back(__half2float(stored[i]) + __half2float(stored[2 * half + i]));
+    return result;
+  }
+};
+
+// The compiler may contract other products in the one than in the other.
+TEST_P(RawAttentionOf, EqualsTheTwoKernels) {
+  const Result expected = run(false), got = run(true);
+  EXPECT_LE(largest_difference(got.pages, expected.pages), 1e-5f);
+  EXPECT_LE(largest_difference(got.context, expected.context), 5e-3f);  // q in float16 may round otherwise
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, RawAttentionOf,
+                         testing::Values(Tokens{256, 100, 512, 1, true}, Tokens{256, 100, 512, 1, false},
+                                         Tokens{256, 0, 512, 1, true}, Tokens{256, 128, 512, 1, true},
+                                         Tokens{256, 128, 512, 1, false}, Tokens{256, 700, 512, 2, true},
+                                         Tokens{512, 90, 0, 1, true}, Tokens{512, 90, 0, 1, false},
+                                         Tokens{512, 1000, 0, 4, true}, Tokens{512, 1000, 0, 4, false},
+                                         Tokens{64, 200, 128, 1, true}, Tokens{16, 40, 16, 1, true}),
+                         [](const auto& tokens) {
+                           const Tokens& p = tokens.param;
+                           return "heads_of_" + std::to_string(p.head_dim) + "_after_" +
+                                  std::to_string(p.past) + (p.writes_kv ? "" : "_shared");
                          });
 
 }  // namespace

@@ -1,0 +1,122 @@
+// What the kernels of matmul_hopper.cu and matmul_packed.cu share: the shape of a CTA's tile, its ring in
+// shared memory and what becomes of finished sums. Included by these two only.
+#pragma once
+#include <cooperative_groups.h>
+#include <cudaTypedefs.h>
+
+#include <algorithm>
+
+#include "cuda/launch.h"
+#include "cuda/matmul.h"
+#include "cuda/ptx.h"
+
+namespace carat::cuda {
+
+/// A tile's activations as the copy engine fetches them: boxes of kDepth columns and `tile_tokens` tokens.
+CUtensorMap token_map(Queue& queue, const bfloat16* x, int cols, int tokens, int tile_tokens);
+/// The kernels for int8 and int4 weights.
+void packed_hopper_matmul(Queue& queue, const MatmulArgs& args);
+
+inline constexpr int kDepth = 64, kGroupRows = 8;
+inline constexpr int kMostJoined = 8, kFewTokens = 64;  // splits of a cluster, and tokens
+inline constexpr int kRowBytes = kDepth * 2;            // the width of the copy engine's permutation
+
+/// CTAs that share a multiprocessor: several let the next product start early.
+constexpr int resident(int rows) { return rows == 64 ? 3 : rows == 128 ? 2 : 1; }
+
+constexpr int stages(int rows, int tokens, int passes, int ctas) {
+  constexpr int kMost = 8, kSharedBytes = 224 * 1024, kStatic = 2 * 1024;
+  return std::min(kMost, (kSharedBytes / ctas - kStatic) / ((rows + passes * tokens) * kRowBytes));
+}
+
+template <int kTileRows, int kTileTokens, int kPassCount, int kCtas = resident(kTileRows)>
+struct Shape {
+  static constexpr int kRows = kTileRows, kTokens = kTileTokens, kPasses = kPassCount;
+  static constexpr int kResident = kCtas;
+  static constexpr int kRowTiles = kRows == 256 ? 2 : 1;  // of 64 rows, per warpgroup
+  static constexpr int kGroups = kRows / 64 / kRowTiles;
+  static constexpr int kWeightBytes = kRows * kRowBytes, kTokenBytes = kTokens * kRowBytes;
+  static constexpr int kStageBytes = kWeightBytes + kPasses * kTokenBytes;
+  static constexpr int kStages = stages(kRows, kTokens, kPasses, kResident);
+  static constexpr int kAlignment = 1024;
+  static constexpr int kSharedBytes = kStages * kStageBytes + kAlignment;
+  /// Few tokens are multiplied long before the next weights arrive: a stage is given back at once.
+  static constexpr int kPending = kTokens <= 32 ? 0 : 1;
+  using Sums = float[kRowTiles][kTokens / 2];
+};
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+/// Calls visit(row, token, first, second) for the lane's pairs of sums: those of rows lane / 4 and
+/// lane / 4 + 8 of its warp's 16. Of a gated product these are a gate row and its up row, and `row` is the
+/// number of the pair.
+template <class S, bool kGated, class Visit>
+__device__ void for_each_pair(const typename S::Sums& acc, int first_row, int first_token, Visit&& visit) {
+  const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+#pragma unroll
+  for (int m = 0; m < S::kRowTiles; ++m) {
+    const int tile_row = first_row + (group * S::kRowTiles + m) * 64 + warp * 16;
+    const int row = (kGated ? tile_row / 2 : tile_row) + lane / 4;
+#pragma unroll
+    for (int n = 0; n < S::kTokens / 8; ++n)
+#pragma unroll
+      for (int c = 0; c < 2; ++c)
+        visit(row, first_token + n * 8 + lane % 4 * 2 + c, acc[m][n * 4 + c], acc[m][n * 4 + c + 2]);
+  }
+}
+
+/// cap * tanh(x / cap), to an absolute error of 1e-7 cap.
+__device__ inline float fast_soft_cap(float x, float cap) {
+  return cap - __fdividef(2.f * cap, 1.f + __expf(2.f * x / cap));
+}
+
+template <class S, bool kGated>
+__device__ void store(const MatmulArgs& a, const typename S::Sums& acc, int first_row, int first_token) {
+  const auto visit = [&](auto&& visitor) { for_each_pair<S, kGated>(acc, first_row, first_token, visitor); };
+  if constexpr (kGated) {
+    visit([&](int pair, int token, float gate, float up) { finish_gated(a, token, pair, gate, up); });
+    return;
+  }
+  float* out = a.output.out + static_cast<std::size_t>(blockIdx.z) * a.tokens * a.w.rows;
+  const auto write = [&](int row, int token, float first, float second) {
+    float* to = out + static_cast<std::size_t>(token) * a.w.rows + row;
+    if (token < a.tokens && row < a.w.rows) to[0] = first;
+    if (token < a.tokens && row + 8 < a.w.rows) to[8] = second;
+  };
+  const float cap = a.output.finish == Finish::cap ? a.output.cap : 0.f;
+  if (cap == 0.f) {
+    visit(write);
+  } else {
+    visit([&](int row, int token, float first, float second) {
+      write(row, token, fast_soft_cap(first, cap), fast_soft_cap(second, cap));
+    });
+  }
+}
+
+/// The splits of a cluster share out the tile's sums, add them in order and finish them.
+template <class S>
+__device__ void store_joined(const MatmulArgs& a, const typename S::Sums& acc, unsigned char* memory,
+                             int first_row) {
+  const cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
+  float* sums = reinterpret_cast<float*>(memory);  // [tokens, rows]
+  for_each_pair<S, false>(acc, 0, 0, [&](int row, int token, float first, float second) {
+    sums[token * S::kRows + row] = first;
+    sums[token * S::kRows + row + 8] = second;
+  });
+  cluster.sync();
+  const int count = min(S::kTokens, a.tokens) * S::kRows, threads = 128 * S::kGroups;
+  const int rank = static_cast<int>(cluster.block_rank());
+  for (int i = rank * threads + static_cast<int>(threadIdx.x); i < count; i += a.splits * threads) {
+    float part[kMostJoined], total = 0.f;
+#pragma unroll
+    for (int r = 0; r < kMostJoined; ++r) part[r] = r < a.splits ? cluster.map_shared_rank(sums, r)[i] : 0.f;
+#pragma unroll
+    for (int r = 0; r < kMostJoined; ++r) total += part[r];
+    finish(a, 0, i / S::kRows, first_row + i % S::kRows, total);
+  }
+  cluster.sync();  // nobody leaves while its sums are read
+}
+
+#endif
+
+}  // namespace carat::cuda
