@@ -4,8 +4,8 @@ comparison, the dynamic cache without compilation.
 
   time_transformers_cuda.py CHECKPOINT_DIR [--batches 1,8,32] [--prompts 512,4096] [--caches static,dynamic]
 
-Prints the time of prompts (one forward pass, logits of the last position) and per decode step (the time between
-two tokens that generate() hands to a streamer, behind 100 tokens of prompt). Medians. Needs torch and
+Prints the time of prompts (one forward pass, logits of the last position) and per decode step (the time
+between two tokens that generate() hands to a streamer, behind 100 tokens of prompt). Medians. Needs torch and
 transformers >= 5.14.
 """
 import argparse
@@ -61,7 +61,8 @@ def time_decode(model, batch, cache):
 
 @torch.inference_mode()
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkpoint")
     parser.add_argument("--batches", default="1,8,32")
     parser.add_argument("--prompts", default="512,4096")
@@ -79,7 +80,8 @@ def main():
             try:
                 time_decode(model, batch, cache)
             except Exception as error:  # one way of decoding may fail where the other works
-                print(f"{cache:7} cache, batch {batch:3}: {type(error).__name__}: {str(error)[:300]}", flush=True)
+                print(f"{cache:7} cache, batch {batch:3}: {type(error).__name__}: {str(error)[:300]}",
+                      flush=True)
 
 
 if __name__ == "__main__":

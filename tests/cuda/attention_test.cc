@@ -176,6 +176,44 @@ class RawAttentionOf : public testing::TestWithParam<Tokens> {
     std::vector<float> context, pages;
   };
 
+  static Result download(const DeviceArray<bfloat16>& hi, const DeviceArray<bfloat16>& lo,
+                         const DeviceArray<float16>& kv) {
+    std::vector<bfloat16> high(hi.size()), low(lo.size());
+    std::vector<float16> stored(kv.size());
+    check(cudaMemcpy(high.data(), hi.data(), hi.bytes(), cudaMemcpyDeviceToHost), "download");
+    check(cudaMemcpy(low.data(), lo.data(), lo.bytes(), cudaMemcpyDeviceToHost), "download");
+    check(cudaMemcpy(stored.data(), kv.data(), kv.bytes(), cudaMemcpyDeviceToHost), "download");
+    Result result;
+    for (std::size_t i = 0; i < high.size(); ++i)
+      result.context.push_back(__bfloat162float(high[i]) + __bfloat162float(low[i]));
+    for (std::size_t i = 0; i < stored.size() / 2; ++i)
+      result.pages.push_back(__half2float(stored[i]) + __half2float(stored[stored.size() / 2 + i]));
+    return result;
+  }
+
+  RopeKvArgs shape() const {
+    const Tokens p = GetParam();
+    RopeKvArgs rope{};
+    rope.heads = kHeads;
+    rope.width = (kHeads + (p.writes_kv ? 2 : 0)) * p.head_dim;
+    rope.writes_kv = rope.has_v = p.writes_kv;
+    rope.rotary_pairs = p.head_dim / 4;
+    rope.eps = 1e-6f;
+    return rope;
+  }
+
+  AttentionArgs attention_shape(const RopeKvArgs& rope) const {
+    AttentionArgs args{};
+    args.heads = kHeads;
+    args.window = GetParam().window;
+    args.kv = rope.kv;
+    args.tables = rope.tables;
+    args.tile_count = args.rows = kRows;
+    args.tile_rows = kRawTileRows;
+    args.most_splits = GetParam().splits;
+    return args;
+  }
+
   Result run(bool raw) {
     const Tokens p = GetParam();
     const int pages = p.past / kPageTokens + 1, width = (kHeads + (p.writes_kv ? 2 : 0)) * p.head_dim;
@@ -209,16 +247,11 @@ class RawAttentionOf : public testing::TestWithParam<Tokens> {
     DeviceArray<bfloat16> hi(heads), lo(heads);
     DeviceArray<float16> q(heads);
     DeviceArray<float> partial(static_cast<std::size_t>(kRows * kHeads * p.splits * (p.head_dim + 2)));
-    RopeKvArgs rope{};
+    RopeKvArgs rope = shape();
     rope.sums = {sums.data(), kParts, static_cast<std::size_t>(kRows * width)};
-    rope.heads = kHeads;
-    rope.width = width;
-    rope.writes_kv = rope.has_v = p.writes_kv;
     rope.q_norm = q_norm.data();
     rope.k_norm = k_norm.data();
     rope.frequencies = frequencies.data();
-    rope.rotary_pairs = p.head_dim / 4;
-    rope.eps = 1e-6f;
     rope.q = q.data();
     rope.kv = {kv.data(),   static_cast<std::size_t>(kPageTokens * p.head_dim),
                half,        2 * half,
@@ -226,17 +259,10 @@ class RawAttentionOf : public testing::TestWithParam<Tokens> {
                p.head_dim,  0};
     rope.tables = {device_table.data(), offset.data(), stride.data()};
     rope.places = {nullptr, places.data(), rows.data()};
-    AttentionArgs args{};
+    AttentionArgs args = attention_shape(rope);
     args.q = q.data();
     args.context = {hi.data(), lo.data()};
-    args.heads = kHeads;
-    args.window = p.window;
-    args.kv = rope.kv;
-    args.tables = rope.tables;
     args.tiles = device_tiles.data();
-    args.tile_count = args.rows = kRows;
-    args.tile_rows = kRawTileRows;
-    args.most_splits = p.splits;
     args.partial = {partial.data(), partial.size()};
     Stream stream;
     Queue queue{stream, false, 132, cudaSuccess, {}, false};
@@ -244,17 +270,7 @@ class RawAttentionOf : public testing::TestWithParam<Tokens> {
     attention(queue, args, raw ? &rope : nullptr);
     check(queue.status, "launch");
     check(cudaStreamSynchronize(stream), "attention");
-    std::vector<bfloat16> high(hi.size()), low(lo.size());
-    std::vector<float16> stored(kv.size());
-    check(cudaMemcpy(high.data(), hi.data(), hi.bytes(), cudaMemcpyDeviceToHost), "download");
-    check(cudaMemcpy(low.data(), lo.data(), lo.bytes(), cudaMemcpyDeviceToHost), "download");
-    check(cudaMemcpy(stored.data(), kv.data(), kv.bytes(), cudaMemcpyDeviceToHost), "download");
-    Result result;
-    for (std::size_t i = 0; i < heads; ++i)
-      result.context.push_back(__bfloat162float(high[i]) + __bfloat162float(low[i]));
-    for (std::size_t i = 0; i < 2 * half; ++i)
-      result.pages.push_back(__half2float(stored[i]) + __half2float(stored[2 * half + i]));
-    return result;
+    return download(hi, lo, kv);
   }
 };
 
