@@ -1,5 +1,5 @@
-// The page at `/`: HTML, styles and script in one, from src/server/page (see cmake/page.cmake). It talks to the
-// same endpoints as everybody else.
+// The page at `/`: HTML, styles and script in one, from src/server/page (see cmake/page.cmake). It talks to
+// the same endpoints as everybody else.
 #pragma once
 #include <string_view>
 
