@@ -1,5 +1,5 @@
-# The chat page that `carat serve` shows: src/server/page/ as one string in the program, so that nothing has to
-# be found or fetched at run time.
+# The chat page that `carat serve` shows: src/server/page/ as one string in the program, so that nothing has
+# to be found or fetched at run time.
 function(carat_embed_page target)
   set(folder ${PROJECT_SOURCE_DIR}/src/server/page)
   file(READ ${folder}/page.html page)
