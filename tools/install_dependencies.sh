@@ -42,6 +42,9 @@ check_ci() {
   has ccache || need ccache
   has aarch64-linux-gnu-g++ || need g++-aarch64-linux-gnu
   has qemu-aarch64 || need qemu-user
+  has haproxy || has_file /usr/sbin/haproxy || need haproxy
+  has chromedriver || need chromium-driver
+  /usr/bin/python3 -c 'import selenium' 2>/dev/null || need python3-selenium
 }
 
 case "${1:-}" in

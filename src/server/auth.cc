@@ -24,12 +24,39 @@ bool same(std::string_view given, std::string_view key) {
   return difference == 0;
 }
 
-std::string_view bearer(std::string_view authorization) {
-  constexpr std::string_view kScheme = "bearer ";
-  if (authorization.size() < kScheme.size()) return {};
+/// What follows "SCHEME " in a header Authorization; empty when it is of another scheme.
+std::string_view credentials(std::string_view authorization, std::string_view scheme) {
+  if (authorization.size() <= scheme.size() || authorization[scheme.size()] != ' ') return {};
   const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
-  if (!std::ranges::equal(authorization.substr(0, kScheme.size()), kScheme, {}, lower)) return {};
-  return trimmed(authorization.substr(kScheme.size()));
+  if (!std::ranges::equal(authorization.substr(0, scheme.size()), scheme, {}, lower)) return {};
+  return trimmed(authorization.substr(scheme.size()));
+}
+
+/// The bytes up to the first that is not of the alphabet of base64.
+std::string decode_base64(std::string_view text) {
+  constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string bytes;
+  unsigned bits = 0, count = 0;
+  for (const char c : text) {
+    const std::size_t value = kAlphabet.find(c);
+    if (value == kAlphabet.npos) break;
+    bits = (bits << 6 | static_cast<unsigned>(value)) & 0xffffu;
+    count += 6;
+    if (count >= 8) {
+      count -= 8;
+      bytes += static_cast<char>(bits >> count & 0xffu);
+    }
+  }
+  return bytes;
+}
+
+/// The password of basic authentication, in a request that no other site's page made.
+std::string password(const HttpRequest& request) {
+  const std::string_view site = request.header("sec-fetch-site");
+  if (site == "cross-site" || site == "same-site") return {};
+  const std::string pair = decode_base64(credentials(request.header("authorization"), "basic"));
+  const std::size_t colon = pair.find(':');
+  return colon == pair.npos ? std::string() : pair.substr(colon + 1);
 }
 
 }  // namespace
@@ -37,8 +64,9 @@ std::string_view bearer(std::string_view authorization) {
 bool ApiKeys::allow(const HttpRequest& request) const {
   if (!required()) return true;
   bool allowed = false;
-  for (const std::string_view given :
-       {bearer(request.header("authorization")), request.header("x-api-key")}) {
+  const std::string basic = password(request);
+  for (const std::string_view given : {credentials(request.header("authorization"), "bearer"),
+                                       request.header("x-api-key"), std::string_view(basic)}) {
     for (const std::string& key : keys_) allowed |= same(given, key);
   }
   return allowed;

@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "server/api_routes.h"
+#include "server/chat_page.h"
 #include "server/http_error.h"
+#include "server/static_file.h"
 
 namespace carat {
 namespace {
@@ -70,6 +72,9 @@ std::shared_ptr<const ServedModel> Server::model() const {
 }
 
 void Server::add_own_routes(HttpRouter& router) {
+  router.add("GET", "/",
+             static_file(chat_page(), "text/html; charset=utf-8",
+                         {{"content-security-policy", std::string(kChatPagePolicy)}}));
   router.add("GET", "/health", respond_with([this] { return health(); }));
   router.add("GET", "/version", respond_with([] {
                return HttpResponse{.status = 200, .body = R"({"version":")" CARAT_VERSION R"("})"};
@@ -103,7 +108,9 @@ std::optional<HttpResponse> Server::refuse(const HttpRequest& head) {
         {.status = 401,
          .message = "no valid API key: send it as \"Authorization: Bearer KEY\" or \"x-api-key: KEY\"",
          .code = "invalid_api_key"});
-    response.headers.push_back({"www-authenticate", "Bearer"});
+    // For the page a browser asks its user, and sends the key along with what the page asks for.
+    response.headers.push_back(
+        {"www-authenticate", head.path == "/" ? R"(Basic realm="API key as the password")" : "Bearer"});
     return response;
   }
   if (is_about_server(head) || state_ == State::ready) return std::nullopt;

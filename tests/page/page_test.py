@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """The chat page in headless Chromium, against the real server with the demo model.
 
 Usage: page_test.py PATH_TO_CARAT [--screenshot FILE]. Exits with 77 (skipped) where Chromium, its driver or

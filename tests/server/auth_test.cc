@@ -31,6 +31,25 @@ TEST(ApiKeys, TakeNothingElse) {
   EXPECT_FALSE(keys.allow({}));
 }
 
+TEST(ApiKeys, TakeThePasswordThatABrowserSends) {
+  const ApiKeys keys({"first", "key:with:colons"});
+  EXPECT_TRUE(keys.allow(with("authorization", "Basic dXNlcjpmaXJzdA==")));          // user:first
+  EXPECT_TRUE(keys.allow(with("authorization", "basic OmtleTp3aXRoOmNvbG9ucw==")));  // :key:with:colons
+  for (const char* value : {"Basic", "Basic ", "Basic Zmlyc3Q=", "Basic dXNlcjo=", "Basic dXNlcjpmaXJzdHg="})
+    EXPECT_FALSE(keys.allow(with("authorization", value))) << value;
+}
+
+TEST(ApiKeys, APasswordDoesNotCountInARequestOfAnotherSite) {
+  const ApiKeys keys({"first"});
+  HttpRequest request = with("authorization", "Basic dXNlcjpmaXJzdA==");
+  request.headers.push_back({"Sec-Fetch-Site", "same-origin"});
+  EXPECT_TRUE(keys.allow(request));
+  request.headers.back().value = "cross-site";
+  EXPECT_FALSE(keys.allow(request));
+  request.headers.front().value = "Bearer first";
+  EXPECT_TRUE(keys.allow(request));
+}
+
 TEST(ApiKeys, FilesHaveOneKeyPerLine) {
   EXPECT_EQ(parse_api_keys("# ours\n a \r\n\nb", "keys"), (std::vector<std::string>{"a", "b"}));
   expect_error(ErrorKind::invalid_argument, {"keys", "no API key"},
