@@ -38,6 +38,7 @@ check_ci() {
   has clang-format-19 || need clang-format-19
   has_file '/usr/lib/llvm-19/lib/clang/19/lib/linux/libclang_rt.fuzzer-*.a' || need libclang-rt-19-dev
   has python3 || need python3
+  python3 -c 'import ensurepip' 2>/dev/null || need python3-venv
   has git || need git
   has ccache || need ccache
   has aarch64-linux-gnu-g++ || need g++-aarch64-linux-gnu
