@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Usage: tests/fuzz/run.sh SECONDS [TARGET...]   builds the fuzz targets and runs each of them that long, as many
-# at once as there are cores. Starts from tests/fuzz/corpus/TARGET; new inputs, logs and crashes stay in
+# Usage: tests/fuzz/run.sh SECONDS [TARGET...]   builds the fuzz targets and runs each of them that long, as
+# many at once as there are cores. Starts from tests/fuzz/corpus/TARGET; new inputs, logs and crashes stay in
 # build/fuzz. Fails when a target does, after the others have ended.
 set -euo pipefail
 export seconds=${1:?usage: $0 SECONDS [TARGET...]}
