@@ -20,8 +20,9 @@ ChatRequest parse_chat(const ApiFields& body, const ServedModel& model) {
 std::vector<int32_t> encode_text(const ApiFields& body, const ServedModel& model) {
   const std::optional<std::string> content = body.text("content"), prompt = body.text("prompt");
   if (!content && !prompt) body.reject("prompt", "is missing (or content, or messages)");
-  const bool adds_bos = content ? body.boolean("add_special").value_or(false)
-                                : body.boolean("add_special_tokens").value_or(true);
+  const bool of_content = body.boolean("add_special").value_or(false);
+  const bool of_prompt = body.boolean("add_special_tokens").value_or(true);
+  const bool adds_bos = content ? of_content : of_prompt;
   const bool names_special = body.boolean("parse_special").value_or(true);
   std::vector<int32_t> ids;
   if (adds_bos && model.bos >= 0) ids.push_back(model.bos);
