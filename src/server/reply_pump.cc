@@ -6,7 +6,7 @@
 namespace carat {
 
 ReplyPump::ReplyPump(std::shared_ptr<const ServedModel> model, std::unique_ptr<ReplySink> sink)
-    : model_(std::move(model)), sink_(std::move(sink)) {}
+    : model_(std::move(model)), sink_(std::move(sink)), post_(model_->post) {}
 
 void ReplyPump::start(std::vector<ReplyOrder> orders, HttpExchange& exchange) {
   std::vector<Request> requests;
@@ -16,10 +16,10 @@ void ReplyPump::start(std::vector<ReplyOrder> orders, HttpExchange& exchange) {
       choices_.emplace_back(choices_.size(), order.reading, order.request.prompt);
     requests.push_back(std::move(order.request));
   }
-  if (model_->metrics) metrics_.emplace(*model_->metrics, static_cast<int>(choices_.size()));
   // The engine holds the pump by this function until the pump lets go of the handle.
   RequestHandle handle =
       model_->engine->submit(std::move(requests), [self = shared_from_this()] { self->wake(); });
+  if (model_->metrics) metrics_.emplace(*model_->metrics, static_cast<int>(choices_.size()));
   {
     const std::lock_guard lock(handle_mutex_);
     handle_ = std::move(handle);
@@ -28,12 +28,12 @@ void ReplyPump::start(std::vector<ReplyOrder> orders, HttpExchange& exchange) {
   exchange.on_disconnect([weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->cancel();
   });
-  model_->post([self = shared_from_this()] { self->run(); });
+  post_([self = shared_from_this()] { self->run(); });
 }
 
 /// Whoever wakes a sleeping pump has it run; otherwise it is running already and will look again.
 void ReplyPump::wake() {
-  if (wakes_.fetch_add(1) == 0) model_->post([self = shared_from_this()] { self->run(); });
+  if (wakes_.fetch_add(1) == 0) post_([self = shared_from_this()] { self->run(); });
 }
 
 void ReplyPump::run() {
@@ -50,8 +50,13 @@ void ReplyPump::drain() {
   done_ = handle_.finished();
   if (!failed_) done_ ? sink_->finish() : sink_->flush();
   if (!done_) return;
-  const std::lock_guard lock(handle_mutex_);
-  handle_ = RequestHandle();
+  {
+    const std::lock_guard lock(handle_mutex_);
+    handle_ = RequestHandle();
+  }
+  metrics_.reset();
+  sink_.reset();
+  model_.reset();
 }
 
 void ReplyPump::take(Event event) {

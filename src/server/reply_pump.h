@@ -2,6 +2,7 @@
 // time, whenever the engine has news, and waits for nobody.
 #pragma once
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -36,8 +37,12 @@ class ReplyPump : public std::enable_shared_from_this<ReplyPump> {
   void fail(const ApiError& error);
   void cancel();
 
-  const std::shared_ptr<const ServedModel> model_;
-  const std::unique_ptr<ReplySink> sink_;
+  // Let go of by the worker that sees the end. The engine's thread may be the last to hold a pump, and must
+  // not come to destroy the engine with it.
+  std::shared_ptr<const ServedModel> model_;
+  std::unique_ptr<ReplySink> sink_;
+
+  const std::function<void(std::function<void()>)> post_;
   std::vector<ReplyChoice> choices_;       // of the first request, of the second, ...
   std::vector<std::size_t> first_choice_;  // of each request
   std::mutex handle_mutex_;                // against cancel(), which may come from any thread
