@@ -78,7 +78,8 @@ TEST_F(ServerTest, KeysProtectEverythingButHealth) {
   EXPECT_THAT(get("/health"), StartsWith("HTTP/1.1 200 "));
   for (const char* path : {"/v1/models", "/metrics", "/version", "/generate?prompt=a", "/nowhere", "/"}) {
     EXPECT_THAT(get(path), StartsWith("HTTP/1.1 401 ")) << path;
-    EXPECT_THAT(get(path), HasSubstr("www-authenticate: Bearer\r\n")) << path;
+    const std::string scheme = path == std::string("/") ? "Basic realm=" : "Bearer\r\n";
+    EXPECT_THAT(get(path), HasSubstr("www-authenticate: " + scheme)) << path;
     EXPECT_THAT(get(path, "Authorization: Bearer secret\r\n"), Not(StartsWith("HTTP/1.1 401 "))) << path;
   }
   EXPECT_THAT(get("/version", "x-api-key: secret\r\n"), StartsWith("HTTP/1.1 200 "));
