@@ -66,21 +66,21 @@ class Model {
 
   /// The next turn of a conversation, by the checkpoint's chat template. Throws ErrorCode::unsupported when
   /// it has none; see is_chat_model().
-  Generation chat(std::span<const Message> messages, const GenerationOptions& options = {}) const;
-  Generation chat(std::initializer_list<Message> messages, const GenerationOptions& options = {}) const;
+  Generation chat(std::span<const Message> messages, const ReplyOptions& options = {}) const;
+  Generation chat(std::initializer_list<Message> messages, const ReplyOptions& options = {}) const;
   /// The same for `messages` in the JSON of OpenAI's API, with tool calls and their results.
-  Generation chat_json(std::string_view messages, const GenerationOptions& options = {}) const;
+  Generation chat_json(std::string_view messages, const ReplyOptions& options = {}) const;
   /// Goes on with a text as it is. Special tokens written in the text are recognised; bos is added.
-  Generation complete(std::string_view text, const GenerationOptions& options = {}) const;
+  Generation complete(std::string_view text, const ReplyOptions& options = {}) const;
   /// Goes on with token ids; bos is the caller's business.
-  Generation generate(std::vector<int32_t> prompt, const GenerationOptions& options = {}) const;
+  Generation generate(std::vector<int32_t> prompt, const ReplyOptions& options = {}) const;
 
   /// Token ids of a text, without bos; special tokens in it are text unless `special`.
   std::vector<int32_t> tokenize(std::string_view text, bool special = false) const;
   std::string detokenize(std::span<const int32_t> tokens) const;
 
   bool is_chat_model() const;
-  /// Whether GenerationOptions::think means anything to it.
+  /// Whether ReplyOptions::think means anything to it.
   bool can_think() const;
   /// Tokens of the longest prompt plus reply.
   int max_context() const;

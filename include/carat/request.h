@@ -19,7 +19,7 @@ struct Message {
 
 /// How a reply is drawn. Unset: the checkpoint's generation_config.json. Values out of range make the call
 /// throw Error{invalid_argument}, which names them.
-struct GenerationOptions {
+struct ReplyOptions {
   int max_tokens = 512;                          // of the reply; the context bounds it too
   std::optional<float> temperature = {};         // 0: the likeliest token always
   std::optional<int> top_k = {};                 // draw from the k likeliest; 0: all

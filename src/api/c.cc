@@ -81,8 +81,8 @@ ModelOptions cpp_options(const carat_model_options& c) {
   return options;
 }
 
-GenerationOptions cpp_options(const carat_generation_options& c) {
-  GenerationOptions options;
+ReplyOptions cpp_options(const carat_generation_options& c) {
+  ReplyOptions options;
   options.max_tokens = c.max_tokens;
   const auto set = [](auto& option, auto value) {
     if (!(value < 0)) option = value;
@@ -156,7 +156,7 @@ void carat_init_model_options(carat_model_options* options, size_t size) {
 
 void carat_init_generation_options(carat_generation_options* options, size_t size) {
   carat_generation_options values{};
-  values.max_tokens = GenerationOptions{}.max_tokens;
+  values.max_tokens = ReplyOptions{}.max_tokens;
   values.temperature = values.top_p = values.min_p = values.repetition_penalty = -1.f;
   values.top_k = -1;
   write_part(options, size, values);

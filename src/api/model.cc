@@ -142,7 +142,7 @@ struct Model::State {
   std::shared_ptr<const ChatTemplate> chat_template;  // may be null
   std::unique_ptr<Engine> engine;
 
-  std::unique_ptr<Generation::State> submit(std::vector<int32_t> prompt, const GenerationOptions& options,
+  std::unique_ptr<Generation::State> submit(std::vector<int32_t> prompt, const ReplyOptions& options,
                                             bool chat) const {
     Request request;
     request.sampling = sampling_params(options, generation);
@@ -159,7 +159,7 @@ struct Model::State {
         Generation::State{engine->submit(std::move(request), options.notify), std::move(parser)});
   }
 
-  std::unique_ptr<Generation::State> chat(jinja::Value messages, const GenerationOptions& options) const {
+  std::unique_ptr<Generation::State> chat(jinja::Value messages, const ReplyOptions& options) const {
     require_chat_model(chat_template.get());
     Conversation conversation;
     conversation.messages = std::move(messages);
@@ -184,25 +184,25 @@ Model Model::load(const std::string& name, const ModelOptions& options) {
   return Model(std::move(state));
 }
 
-Generation Model::chat(std::span<const Message> messages, const GenerationOptions& options) const {
+Generation Model::chat(std::span<const Message> messages, const ReplyOptions& options) const {
   std::vector<jinja::Value> list;
   for (const Message& message : messages) list.push_back(text_message(message.role, message.content));
   return Generation(state_->chat(jinja::Value::list(std::move(list)), options));
 }
 
-Generation Model::chat(std::initializer_list<Message> messages, const GenerationOptions& options) const {
+Generation Model::chat(std::initializer_list<Message> messages, const ReplyOptions& options) const {
   return chat(std::span(messages.begin(), messages.size()), options);
 }
 
-Generation Model::chat_json(std::string_view messages, const GenerationOptions& options) const {
+Generation Model::chat_json(std::string_view messages, const ReplyOptions& options) const {
   return Generation(state_->chat(jinja::parse_json(messages, Origin::user, "messages"), options));
 }
 
-Generation Model::complete(std::string_view text, const GenerationOptions& options) const {
+Generation Model::complete(std::string_view text, const ReplyOptions& options) const {
   return generate(encode_continuation(*state_->tokenizer, text, state_->bos), options);
 }
 
-Generation Model::generate(std::vector<int32_t> prompt, const GenerationOptions& options) const {
+Generation Model::generate(std::vector<int32_t> prompt, const ReplyOptions& options) const {
   return Generation(state_->submit(std::move(prompt), options, false));
 }
 

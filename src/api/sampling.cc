@@ -4,7 +4,7 @@
 
 namespace carat {
 
-SamplingParams sampling_params(const GenerationOptions& options, const GenerationConfig& defaults) {
+SamplingParams sampling_params(const ReplyOptions& options, const GenerationConfig& defaults) {
   SamplingParams params;
   params.temperature =
       options.temperature.value_or(defaults.do_sample ? defaults.temperature.value_or(1.f) : 0.f);

@@ -7,6 +7,6 @@
 namespace carat {
 
 /// The checkpoint's defaults, each replaced by what was asked for. Without a seed a random one.
-SamplingParams sampling_params(const GenerationOptions& options, const GenerationConfig& defaults);
+SamplingParams sampling_params(const ReplyOptions& options, const GenerationConfig& defaults);
 
 }  // namespace carat

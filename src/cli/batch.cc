@@ -120,7 +120,8 @@ class Batch {
       return 128 + interrupted_by;  // as a shell says of a program ended by a signal
     }
     if (failed_ == 0) return 0;
-    print_message(std::to_string(failed_) + " requests failed; see \"error\" in " + options_.output);
+    print_message(std::to_string(failed_) + (failed_ == 1 ? " request" : " requests") +
+                  " failed; see \"error\" in " + options_.output);
     return 1;
   }
 

@@ -53,7 +53,7 @@ void read_prompt(const Json& value, BatchRequest& request) {
   if (request.tokens.empty()) reject("prompt is an empty list; it needs at least one token");
 }
 
-void read_stop(const Json& value, GenerationOptions& options) {
+void read_stop(const Json& value, ReplyOptions& options) {
   options.stop.clear();
   if (value.is_string()) return options.stop.push_back(value.get<std::string>());
   if (!value.is_array())
@@ -61,7 +61,7 @@ void read_stop(const Json& value, GenerationOptions& options) {
   for (const Json& stop : value) options.stop.push_back(text("stop", stop));
 }
 
-void read_bias(const Json& value, GenerationOptions& options) {
+void read_bias(const Json& value, ReplyOptions& options) {
   if (!value.is_object()) reject("logit_bias must be an object, token id to bias");
   for (const auto& [key, bias] : value.items()) {
     int32_t token = 0;
@@ -72,7 +72,7 @@ void read_bias(const Json& value, GenerationOptions& options) {
   }
 }
 
-void read_template_arguments(const Json& value, GenerationOptions& options) {
+void read_template_arguments(const Json& value, ReplyOptions& options) {
   if (!value.is_object()) reject("chat_template_kwargs must be an object");
   for (const auto& [key, argument] : value.items()) {
     if (key != "enable_thinking")
@@ -91,7 +91,7 @@ bool is_without_effect(const std::string& name) {
 }
 
 /// False when the field has another name.
-bool read_sampling(const std::string& name, const Json& value, GenerationOptions& o) {
+bool read_sampling(const std::string& name, const Json& value, ReplyOptions& o) {
   if (name == "max_tokens" || name == "max_completion_tokens")
     o.max_tokens = number<int>(name, value);
   else if (name == "temperature")
@@ -198,7 +198,7 @@ Json body_json(uint64_t index, const BatchRequest& request, const Completion& re
 
 }  // namespace
 
-BatchRequest parse_batch_request(std::string_view line, const GenerationOptions& defaults) {
+BatchRequest parse_batch_request(std::string_view line, const ReplyOptions& defaults) {
   BatchRequest request;
   request.options = defaults;
   try {

@@ -22,19 +22,22 @@ struct BatchRequest {
   } kind = Kind::turn;
   std::string text;
   std::vector<int32_t> tokens;
-  GenerationOptions options;
+  ReplyOptions options;
 };
 
 /// Accepts {"prompt": ...} and {"messages": [...]} with the parameters of OpenAI's API, an "id" or
 /// "custom_id", and OpenAI's batch lines, which have all that in "body". Never throws for what the line says.
-BatchRequest parse_batch_request(std::string_view line, const GenerationOptions& defaults);
+BatchRequest parse_batch_request(std::string_view line, const ReplyOptions& defaults);
 
-/// What is new in `line` of the output comes first: "index", then "custom_id". Each ends with a newline.
+/// "index" comes first, then "custom_id". Each ends with a newline.
 std::string batch_reply_line(uint64_t index, const BatchRequest& request, const Completion& reply,
                              const std::string& model);
 std::string batch_error_line(uint64_t index, const BatchRequest& request, std::string_view message);
 
-/// What a line of the output begins with.
+/// Every line of the output begins so.
+inline constexpr const char* kReplyBegins = R"({"index":)";
+
+/// What a line of the output is about.
 struct BatchReplyId {
   uint64_t index;
   std::string custom_id;  // JSON

@@ -22,8 +22,8 @@ constexpr const char* kDefault = "the checkpoint's";
 struct Setting {
   const char* name;
   ValueCheck check;
-  std::function<void(GenerationOptions&, const std::string&)> set;  // a value that passed the check
-  std::function<std::string(const GenerationOptions&)> show;
+  std::function<void(ReplyOptions&, const std::string&)> set;  // a value that passed the check
+  std::function<std::string(const ReplyOptions&)> show;
 };
 
 /// A checked value, or none for "default".
@@ -43,26 +43,26 @@ std::string shown(T value) {
   return text;
 }
 
-/// A setting that is a member of GenerationOptions: T, or std::optional<T> where the checkpoint has a
+/// A setting that is a member of ReplyOptions: T, or std::optional<T> where the checkpoint has a
 /// default.
 template <class T>
-Setting optional_setting(const char* name, ValueCheck check, std::optional<T> GenerationOptions::* member,
+Setting optional_setting(const char* name, ValueCheck check, std::optional<T> ReplyOptions::* member,
                          const char* unset = kDefault) {
   return {name,
           [check = std::move(check)](std::string& text) { return text == "default" ? "" : check(text); },
-          [member](GenerationOptions& o, const std::string& text) { o.*member = parsed<T>(text); },
-          [member, unset](const GenerationOptions& o) { return o.*member ? shown(*(o.*member)) : unset; }};
+          [member](ReplyOptions& o, const std::string& text) { o.*member = parsed<T>(text); },
+          [member, unset](const ReplyOptions& o) { return o.*member ? shown(*(o.*member)) : unset; }};
 }
 
 template <class T>
-Setting plain_setting(const char* name, ValueCheck check, T GenerationOptions::* member) {
+Setting plain_setting(const char* name, ValueCheck check, T ReplyOptions::* member) {
   return {name, std::move(check),
-          [member](GenerationOptions& o, const std::string& text) { o.*member = *parsed<T>(text); },
-          [member](const GenerationOptions& o) { return shown(o.*member); }};
+          [member](ReplyOptions& o, const std::string& text) { o.*member = *parsed<T>(text); },
+          [member](const ReplyOptions& o) { return shown(o.*member); }};
 }
 
 const std::vector<Setting>& all_settings() {
-  using Options = GenerationOptions;
+  using Options = ReplyOptions;
   constexpr int kMost = 1 << 30;
   static const std::vector<Setting> settings{
       optional_setting<float>("temperature", real_number(0, 1e4), &Options::temperature),
@@ -81,7 +81,7 @@ const std::vector<Setting>& all_settings() {
 
 }  // namespace
 
-ChatSession::ChatSession(const Model& model, bool chats, GenerationOptions options)
+ChatSession::ChatSession(const Model& model, bool chats, ReplyOptions options)
     : model_(model), chats_(chats), options_(std::move(options)) {}
 
 std::size_t ChatSession::turns() const { return messages_.size() - (system().empty() ? 0 : 1); }

@@ -12,10 +12,10 @@ namespace carat {
 class ChatSession {
  public:
   /// `chats`: whether turns go through the chat template; else the model continues one text, which grows.
-  ChatSession(const Model& model, bool chats, GenerationOptions options);
+  ChatSession(const Model& model, bool chats, ReplyOptions options);
 
   bool chats() const { return chats_; }
-  const GenerationOptions& options() const { return options_; }
+  const ReplyOptions& options() const { return options_; }
   /// Turns of the user and the model.
   std::size_t turns() const;
 
@@ -46,7 +46,7 @@ class ChatSession {
  private:
   const Model& model_;
   bool chats_;
-  GenerationOptions options_;
+  ReplyOptions options_;
   std::vector<Message> messages_;  // without a chat template: pieces of one text
 };
 

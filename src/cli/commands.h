@@ -19,7 +19,7 @@ struct RunOptions {
   bool prompt_from_stdin = false;                  // asked for, so also when it is a terminal
   std::optional<std::string> system;
   std::optional<std::string> json_schema;  // a file
-  GenerationOptions generation;
+  ReplyOptions generation;
   bool raw = false, show_thinking = false, quiet = false;
 };
 int run_command(const RunOptions& options);
@@ -30,7 +30,7 @@ int chat_command(const RunOptions& options);
 struct BatchOptions {
   std::string model, input, output;
   EngineSetup engine;
-  GenerationOptions generation;  // for what a request doesn't say
+  ReplyOptions generation;  // for what a request doesn't say
   bool raw = false, quiet = false;
 };
 int batch_command(const BatchOptions& options);

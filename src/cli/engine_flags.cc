@@ -67,7 +67,7 @@ std::vector<CLI::Option*> add_draft_flags(CLI::App* command, EngineSetup& setup)
   return options;
 }
 
-std::vector<CLI::Option*> add_sampling_flags(CLI::App* command, GenerationOptions& o) {
+std::vector<CLI::Option*> add_sampling_flags(CLI::App* command, ReplyOptions& o) {
   std::vector<CLI::Option*> options{
       add_number(command, "--temp,--temperature", o.temperature, "0 for the likeliest token always", 0, 1e4),
       add_count(command, "--top-k", o.top_k, "draw from the N likeliest; 0 for all", 0, kMostTokens),

@@ -24,7 +24,7 @@ CLI::Option* add_context_flag(CLI::App* command, EngineSetup& setup, const std::
 std::vector<CLI::Option*> add_draft_flags(CLI::App* command, EngineSetup& setup);
 
 /// --temperature, --top-k, ..., --seed.
-std::vector<CLI::Option*> add_sampling_flags(CLI::App* command, GenerationOptions& options);
+std::vector<CLI::Option*> add_sampling_flags(CLI::App* command, ReplyOptions& options);
 
 /// Device, context, draft and --max-sequences, --max-step-tokens, --no-prefix-cache, for commands that run
 /// many requests at once. Defaults are what `setup` holds.

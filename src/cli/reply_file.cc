@@ -56,7 +56,7 @@ void ReplyFile::read_replies() {
     const ssize_t count = ::read(fd_, block.data(), block.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) fail_to("can't be read");
-    if (count == 0) return;
+    if (count == 0) break;
     rest.append(block, 0, static_cast<std::size_t>(count));
     std::size_t first = 0;
     for (std::size_t end; (end = rest.find('\n', first)) != rest.npos; first = end + 1) {
@@ -65,10 +65,13 @@ void ReplyFile::read_replies() {
     }
     rest.erase(0, first);
   }
+  const std::string_view common = std::string_view(kReplyBegins).substr(0, rest.size());
+  if (!rest.starts_with(common))
+    fail(ErrorKind::corrupt, name_, ": its last line is not a reply of carat batch; give another file");
 }
 
 void ReplyFile::read_line(std::string_view line, uint64_t number) {
-  constexpr uint64_t kMostRequests = uint64_t{1} << 32;
+  constexpr uint64_t kMostRequests = uint64_t{1} << 28;
   try {
     const BatchReplyId id = parse_batch_reply(line);
     if (id.index >= kMostRequests) fail(ErrorKind::corrupt, "has index ", id.index, ", which can't be");

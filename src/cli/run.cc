@@ -146,7 +146,7 @@ int run_command(const RunOptions& options) {
   const auto chat_template = options.raw ? nullptr : load_chat_template(model, tokenizer);
   check_chat_options(options, chat_template.get());
 
-  const GenerationOptions& how = options.generation;
+  const ReplyOptions& how = options.generation;
   Request request;
   request.prompt = chat_template ? encode_turn(*chat_template, options, text)
                                  : encode_continuation(*tokenizer, text, bos_token(model));

@@ -26,8 +26,8 @@ void expect_code(ErrorCode code, const std::string& part, Action&& action) {
   }
 }
 
-GenerationOptions greedy(int max_tokens) {
-  GenerationOptions options;
+ReplyOptions greedy(int max_tokens) {
+  ReplyOptions options;
   options.max_tokens = max_tokens;
   options.temperature = 0.f;
   return options;
@@ -67,7 +67,7 @@ TEST(Model, ChunksAreTheReply) {
 TEST(Model, TokenIdsAndLogprobs) {
   std::vector<int32_t> prompt = demo().tokenize("<bos>The fox", true);
   EXPECT_EQ(demo().detokenize(prompt), "<bos>The fox");
-  GenerationOptions options = greedy(5);
+  ReplyOptions options = greedy(5);
   options.logprobs = 2;
   const Completion reply = demo().generate(prompt, options).wait();
   ASSERT_EQ(reply.logprobs.size(), 5u);
@@ -95,7 +95,7 @@ TEST(Model, ManyThreadsAskAtOnceAndEachGetsItsOwn) {
 
 TEST(Model, NextWaitsNoLongerThanItIsToldAndNotifyRings) {
   auto rings = std::make_shared<std::atomic<int>>(0);
-  GenerationOptions options = greedy(4);
+  ReplyOptions options = greedy(4);
   options.notify = [rings] { ++*rings; };
   Generation reply = demo().complete("The king", options);
   int empty = 0;
@@ -176,7 +176,7 @@ TEST_F(ChatModel, MessagesAsJsonAreTheSame) {
 TEST_F(ChatModel, AStopStringEndsTheAnswerAndIsNoPartOfIt) {
   const Completion whole = model_.chat({{"user", "Tell me of a fox"}}, greedy(40)).wait();
   ASSERT_GT(whole.text.size(), 12u);
-  GenerationOptions options = greedy(40);
+  ReplyOptions options = greedy(40);
   options.stop = {whole.text.substr(8, 3)};
   const Completion cut = model_.chat({{"user", "Tell me of a fox"}}, options).wait();
   EXPECT_EQ(cut.finish, FinishReason::stop);

@@ -49,6 +49,9 @@ TEST(ReplyFile, FileOfOthersIsRefusedAndUntouched) {
   const auto path = directory.write("out", text);
   expect_error(ErrorKind::corrupt, {"line 2 is not a reply of carat batch"}, [&] { ReplyFile file(path); });
   EXPECT_EQ(read_text(path), text);
+  const auto torn = directory.write("torn", line(0) + "milk, bread");
+  expect_error(ErrorKind::corrupt, {"last line is not a reply"}, [&] { ReplyFile file(torn); });
+  EXPECT_EQ(read_text(torn), line(0) + "milk, bread");
 }
 
 TEST(ReplyFile, RepliesToOtherRequestsAreNoticed) {
