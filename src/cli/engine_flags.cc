@@ -58,8 +58,7 @@ CLI::Option* add_context_flag(CLI::App* command, EngineSetup& setup, const std::
 std::vector<CLI::Option*> add_draft_flags(CLI::App* command, EngineSetup& setup) {
   std::vector<CLI::Option*> options{
       checked(add_text(command, "--draft", setup.draft,
-                       "guess tokens ahead: ngram or suffix, from repeats in the text, or the directory of a "
-                       "drafter; changes the speed, never the reply"),
+                       "guess tokens ahead, for speed alone: ngram, suffix or a drafter's directory"),
               not_empty("ngram, suffix or a directory")),
       add_count(command, "--draft-tokens", setup.draft_tokens, "guess up to N at once", 1, 64)
           ->capture_default_str()};

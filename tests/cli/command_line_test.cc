@@ -89,7 +89,7 @@ TEST(CommandLine, ValuesOutsideTheirRangeNameFlagAndLimits) {
 }
 
 TEST(CommandLine, UnknownWordsAreNamedWithWhatIsNear) {
-  const std::string commands = "commands: run, batch, tokenize, inspect, check, bench, quantize, eval";
+  const std::string commands = "commands: run, batch, serve, tokenize, inspect, check, bench, quantize, eval";
   expect_one_line_error(run_program({}), 2, commands);
   expect_one_line_error(run_program({"juggle"}), 2, "unknown command \"juggle\"; " + commands);
   expect_one_line_error(run_program({"inspct"}), 2,
