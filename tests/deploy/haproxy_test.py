@@ -169,8 +169,8 @@ class HaproxyTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) < 2:
         print(__doc__)
         sys.exit(2)
-    HaproxyTest.carat = sys.argv.pop()
+    HaproxyTest.carat = sys.argv.pop(1)
     unittest.main(verbosity=2)
