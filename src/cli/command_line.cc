@@ -43,7 +43,6 @@ struct CommandLine {
   std::function<int()> chosen;
 };
 
-const char* const kModelHelp = "directory, or org/name in the Hugging Face cache";
 const char* const kExit = "print this help";
 
 CLI::App* add_command(CLI::App& app, const char* name, const char* meaning) {
