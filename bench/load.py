@@ -3,9 +3,9 @@
 
 Usage: load.py PORT [--streams N] [--tokens N] [--over SECONDS] [--pid PID]
 
-Prints how many replies came whole, the time to the first event and to the end, tokens per second over all, and
-with --pid the server's memory before, at its highest, and after. Sockets alone, no client library: a client in
-Python is slower than the server it measures.
+Prints how many replies came whole, the time to the first event and to the end, pieces of text per second over
+all, and with --pid the server's memory before, at its highest, and after. Sockets alone, no client library: a
+client in Python is slow enough as it is.
 """
 import argparse
 import asyncio
@@ -58,7 +58,7 @@ async def watch_memory(pid, highest):
 
 
 async def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("port", type=int)
     parser.add_argument("--streams", type=int, default=1000)
     parser.add_argument("--tokens", type=int, default=64)
@@ -79,14 +79,16 @@ async def main():
     firsts = [first for first, _, _ in replies if first is not None]
     ends = [end for _, end, _ in replies if end is not None]
     events = sum(count for _, _, count in replies)
-    print(f"{len(ends)} of {options.streams} whole in {seconds:.2f} s, {events / seconds:.0f} pieces of text/s")
+    print(f"{len(ends)} of {options.streams} whole in {seconds:.2f} s")
+    print(f"{events / seconds:.0f} pieces of text per second")
     if firsts:
         print(f"first event: p50 {percentile(firsts, .5):.3f} s, p99 {percentile(firsts, .99):.3f} s")
     if ends:
         print(f"whole reply: p50 {percentile(ends, .5):.3f} s, p99 {percentile(ends, .99):.3f} s")
     if options.pid:
         await asyncio.sleep(1)
-        print(f"memory: {before:.0f} MB before, {highest[0]:.0f} MB at most, {resident_mb(options.pid):.0f} MB after")
+        after = resident_mb(options.pid)
+        print(f"memory: {before:.0f} MB before, {highest[0]:.0f} MB at most, {after:.0f} MB after")
 
 
 if __name__ == "__main__":
