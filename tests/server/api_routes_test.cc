@@ -95,7 +95,7 @@ TEST_F(ApiRoutes, AStreamIsTheSameReplyInOrder) {
     EXPECT_TRUE(!is_last || choice["delta"].empty());
     content += choice["delta"].value("content", "");
   }
-  EXPECT_EQ(content, whole.at("choices").at(0).at("message").at("content"));
+  EXPECT_EQ(json(content), whole.at("choices").at(0).at("message").at("content"));
   EXPECT_EQ(parts.back()["usage"]["completion_tokens"], whole["usage"]["completion_tokens"]);
 }
 
@@ -140,7 +140,7 @@ TEST_F(ApiRoutes, LogprobsOfAChatCoverItsText) {
     EXPECT_EQ(token["top_logprobs"][0]["logprob"], token["logprob"]);  // greedy
     for (const int byte : token.at("bytes")) bytes += static_cast<char>(byte);
   }
-  EXPECT_EQ(bytes, choice["message"]["content"]);
+  EXPECT_EQ(json(bytes), choice["message"]["content"]);
   std::size_t streamed = 0;
   for (const json& chunk : chunks(kChat, chat({{"logprobs", true}})))
     if (const json& logprobs = chunk.at("choices").at(0).at("logprobs"); !logprobs.is_null())
@@ -291,7 +291,7 @@ TEST_F(ApiRoutes, LogprobsOfCompletionsHaveTheirOldForm) {
   EXPECT_EQ(logprobs.at("text_offset").at(0), 0);
   std::string joined;
   for (const json& token : logprobs["tokens"]) joined += token.get<std::string>();
-  EXPECT_EQ(joined, choice["text"]);
+  EXPECT_EQ(json(joined), choice["text"]);
 }
 
 TEST_F(ApiRoutes, CompletionsRefuseWhatTheyCannotDo) {
@@ -359,7 +359,7 @@ TEST_F(ApiRoutes, GenerateStreamsPlainText) {
   const auto exchange =
       api().call("GET", "/generate", "", "prompt=Once+upon%20a%20time&max_tokens=12&temperature=0");
   EXPECT_THAT(exchange->reply().content_type, HasSubstr("text/plain"));
-  EXPECT_EQ(exchange->reply().body, post(kCompletions, completion())["choices"][0]["text"]);
+  EXPECT_EQ(json(exchange->reply().body), post(kCompletions, completion())["choices"][0]["text"]);
   EXPECT_EQ(api().call("GET", "/generate")->reply().status, 400);
 }
 

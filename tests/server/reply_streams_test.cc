@@ -193,7 +193,7 @@ json joined_message(const std::string& body) {
   std::string arguments;
   for (const SentEvent& event : sent_events(body)) {
     const json data = json::parse(event.data);
-    EXPECT_EQ(event.name, data.at("type"));
+    EXPECT_EQ(json(event.name), data.at("type"));
     if (event.name == "message_start") message = data.at("message");
     if (event.name == "message_delta") message.update(data.at("delta"));
     if (event.name == "content_block_start") {
@@ -247,7 +247,7 @@ json joined_response(const std::string& body) {
   const std::vector<SentEvent> events = sent_events(body);
   for (std::size_t i = 0; i < events.size(); ++i) {
     const json data = json::parse(events[i].data);
-    EXPECT_EQ(events[i].name, data.at("type"));
+    EXPECT_EQ(json(events[i].name), data.at("type"));
     EXPECT_EQ(data.at("sequence_number"), i);
     if (events[i].name == "response.output_item.added") texts.emplace_back();
     if (data.contains("delta")) texts.at(data.at("output_index").get<std::size_t>()) += data["delta"];
