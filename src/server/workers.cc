@@ -25,6 +25,11 @@ void Workers::stop() {
   changed_.notify_all();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
+  while (!continued_.empty()) {
+    const Work work = std::move(continued_.front());
+    continued_.pop_front();
+    work();
+  }
 }
 
 bool Workers::try_post(Work work) {
@@ -40,10 +45,13 @@ bool Workers::try_post(Work work) {
 void Workers::post(Work work) {
   {
     const std::lock_guard lock(mutex_);
-    if (stopping_) return;
-    continued_.push_back(std::move(work));
+    if (!stopping_) {
+      continued_.push_back(std::move(work));
+      changed_.notify_one();
+      return;
+    }
   }
-  changed_.notify_one();
+  work();
 }
 
 void Workers::work_loop() {

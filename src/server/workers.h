@@ -24,9 +24,10 @@ class Workers {
   /// New work. False, and nothing happens, when `most_waiting` of it wait already.
   bool try_post(Work work);
   /// The next piece of accepted work: never refused, and goes before new work. Safe from any thread, never
-  /// waits. Two pieces may run at the same time.
+  /// waits. Two pieces may run at the same time. After stop() the caller runs it itself: what has begun
+  /// always comes to its end and lets go of what it holds.
   void post(Work work);
-  /// Waits for what has begun and drops the rest, also what is posted later.
+  /// Drops new work that has not begun, and runs what has been accepted to its end.
   void stop();
 
  private:

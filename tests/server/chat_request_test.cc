@@ -94,7 +94,7 @@ TEST_F(ChatRequests, ThinkingIsSwitchedByEffortAndByTemplateArgument) {
 }
 
 TEST_F(ChatRequests, ToolsAreShownUnlessTheyMayNotBeCalled) {
-  const json messages = {{{"role", "user"}, {"content", "hi"}}}, tools = {tool("look")};
+  const json messages = {{{"role", "user"}, {"content", "hi"}}}, tools = json::array({tool("look")});
   EXPECT_THAT(chat_prompt(messages, {{"tools", tools}}), HasSubstr("<|tool>declaration:look"));
   EXPECT_THAT(chat_prompt(messages, {{"tools", tools}, {"tool_choice", "none"}}),
               Not(HasSubstr("declaration:look")));

@@ -53,16 +53,27 @@ TEST(Workers, ContinueAcceptedWorkBeforeNewWork) {
   EXPECT_EQ(order, "ccn");
 }
 
-TEST(Workers, DropWhatHasNotBegunAtTheEnd) {
+TEST(Workers, AtTheEndDropNewWorkAndFinishAcceptedWork) {
+  int finished = 0;
   const auto token = std::make_shared<int>(0);
   Workers* workers = new Workers(1, 1'000'000);
   Blocker blocker(*workers);
-  workers->post([token] { ADD_FAILURE(); });
+  workers->post([token, &finished] { ++finished; });
   std::thread end([&] { delete workers; });
   while (workers->try_post([token] { ADD_FAILURE(); })) std::this_thread::yield();
   blocker.release();
   end.join();
   EXPECT_EQ(token.use_count(), 1);
+  EXPECT_EQ(finished, 1);
+}
+
+TEST(Workers, AfterTheEndAcceptedWorkRunsAtOnce) {
+  Workers workers(1);
+  workers.stop();
+  bool ran = false;
+  workers.post([&] { ran = true; });
+  EXPECT_TRUE(ran);
+  EXPECT_FALSE(workers.try_post([] { ADD_FAILURE(); }));
 }
 
 }  // namespace
