@@ -11,10 +11,9 @@ if ! "$python" -c 'import anthropic, openai' 2>/dev/null; then
 fi
 export CARAT_PROGRAM="${1:?usage: $0 CARAT [MODEL]}"
 if [ $# -gt 1 ]; then export CARAT_CLIENT_MODEL="$2"; fi
-cd "$here"
 failed=0
-for test in *_test.py; do
-  echo "== $test"
+for test in "$here"/*_test.py; do  # from the caller's folder, as its paths may be relative
+  echo "== $(basename "$test")"
   "$python" -B "$test" -v || failed=1
 done
 exit $failed
