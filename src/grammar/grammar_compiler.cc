@@ -132,7 +132,8 @@ std::shared_ptr<const Grammar> GrammarCompiler::json_schema(std::string_view sch
 
 std::shared_ptr<const Grammar> GrammarCompiler::tool_calls(std::span<const ToolGrammar> tools, bool parallel,
                                                            Thinking thinking) {
-  std::string key = parallel ? "calls" : "call";
+  // No name has the byte that ends each part, so different tools never make the same key.
+  std::string key = std::string(parallel ? "calls" : "call") + '\0';
   for (const ToolGrammar& tool : tools) {
     if (!is_tool_name(tool.name))
       throw SchemaError(ErrorKind::invalid_argument, "", tool.name,

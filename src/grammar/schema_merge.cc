@@ -112,6 +112,18 @@ void require_same_properties(const JsonValue& one, const JsonValue& other, const
   }
 }
 
+/// `items` holds for every element behind the schema's own prefixItems, also for those that a longer prefix
+/// of the other schema describes.
+void require_same_prefix(const JsonValue& one, const JsonValue& other, const std::string& place) {
+  const auto prefix_length = [](const JsonValue& schema) {
+    const JsonValue* prefix = schema.find("prefixItems");
+    return prefix ? prefix->items.size() : 0;
+  };
+  if (prefix_length(one) > prefix_length(other) && other.find("items"))
+    refuse_unsupported("prefixItems", place,
+                       "beside \"items\" of another schema that has to hold is not supported");
+}
+
 bool is_nullable(const JsonValue& schema) {
   const JsonValue* nullable = schema.find("nullable");
   return nullable && nullable->boolean;
@@ -158,6 +170,14 @@ std::vector<std::string> types_of(const JsonValue& schema) {
       types.push_back(name.text == "integer" ? "number" : name.text);
   if (!types.empty() && is_nullable(schema)) types.push_back("null");
   return types;
+}
+
+/// Whether null satisfies the schema for sure; schemas inside it, which may forbid it, are not looked into.
+bool admits_null(const JsonValue& schema) {
+  const std::vector<std::string> types = types_of(schema);
+  if (!types.empty()) return std::ranges::find(types, "null") != types.end();
+  return is_nullable(schema) || std::ranges::none_of(std::array{"$ref", "allOf", "anyOf", "oneOf"},
+                                                     [&](const char* word) { return schema.find(word); });
 }
 
 bool same_value(const JsonValue& one, const JsonValue& other) {
@@ -239,14 +259,20 @@ JsonValue merged(const JsonValue& one, const JsonValue& other, const std::string
   if (other.is(Type::boolean)) return other.boolean ? one : false_schema();
   require_same_properties(one, other, place);
   require_same_properties(other, one, place);
+  require_same_prefix(one, other, place);
+  require_same_prefix(other, one, place);
   JsonValue result = one;
   for (const auto& [keyword, value] : other.members) {
+    if (keyword == "nullable") continue;  // widens its own schema; see below
     const JsonValue* known = result.find(keyword);
     if (!known)
       result.set(keyword, value);
     else if (!is_annotation(keyword))
       result.set(keyword, merged_keyword(keyword, *known, value, place));
   }
+  result.erase("nullable");
+  if ((is_nullable(one) || is_nullable(other)) && admits_null(one) && admits_null(other))
+    result.set("nullable", {Type::boolean, true});
   return result;
 }
 

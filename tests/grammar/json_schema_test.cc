@@ -136,6 +136,12 @@ TEST(JsonSchema, ChoicesAndReferences) {
        {R"({"value":1,"next":null})", R"({"value":1,"next":{"value":2,"next":{"value":3,"next":null}}})"},
        {R"({"value":1})", R"({"value":1,"next":{}})"}},
       {R"({"anyOf":[{"$ref":"#"},{"type":"null"}]})", {"null"}, {"1"}},
+      {R"({"allOf":[{"type":"string","nullable":true},{"type":"string"}]})", {R"("x")"}, {"null"}},
+      {R"({"allOf":[{"type":"string","nullable":true},{"type":["string","null"]}]})",
+       {R"("x")", "null"},
+       {"1"}},
+      {R"({"type":"object","anyOf":[{"required":["a"],"nullable":true}]})", {R"({"a":1})"}, {"null", "{}"}},
+      {R"({"nullable":true,"anyOf":[{"type":"integer"},{"type":"boolean"}]})", {"null", "1"}, {R"("x")"}},
   });
 }
 
@@ -170,6 +176,8 @@ TEST(JsonSchema, RefusesWhatItCannotKeep) {
   refused(unsupported, R"({"type":"number","multipleOf":0.01})", {"\"multipleOf\""});
   refused(unsupported, R"({"$ref":"http://example.com/s"})", {"\"$ref\""});
   refused(unsupported, R"({"enum":["a"],"minLength":3})", {"\"minLength\""});
+  refused(unsupported, R"({"allOf":[{"prefixItems":[{"type":"string"}]},{"items":{"type":"integer"}}]})",
+          {"\"prefixItems\"", "\"items\""});
   refused(invalid_argument, R"({"$ref":"#/$defs/missing"})", {"\"$ref\"", "missing"});
   refused(invalid_argument, R"({"type":"strin"})", {"\"type\"", "strin"});
   refused(invalid_argument, R"({"type":"string","minLength":-1})", {"\"minLength\""});

@@ -63,6 +63,14 @@ TEST(ToolCalls, OneOrSeveral) {
   EXPECT_NE(one.first_refused(R"x(<|tool_call>call:weather{}<tool_call|>)x", false), -1);
 }
 
+TEST(ToolCalls, ToolsWhoseNamesRunIntoTheKindOfCallHaveGrammarsOfTheirOwn) {
+  const std::vector<ToolGrammar> foo = {{"foo", ""}}, sfoo = {{"sfoo", ""}};
+  MaskedReply several(demo_tokenizer(), demo_compiler().tool_calls(foo, true, Thinking::off));
+  MaskedReply one(demo_tokenizer(), demo_compiler().tool_calls(sfoo, false, Thinking::off));
+  EXPECT_EQ(several.first_refused("<|tool_call>call:foo{}<tool_call|>", false), -1);
+  EXPECT_EQ(one.first_refused("<|tool_call>call:sfoo{}<tool_call|>", false), -1);
+}
+
 TEST(ToolCalls, AThoughtMayComeFirst) {
   const std::vector<ToolGrammar> tools = {{"now", ""}};
   MaskedReply reply(demo_tokenizer(), demo_compiler().tool_calls(tools, false, Thinking::allowed));
