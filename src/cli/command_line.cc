@@ -198,6 +198,11 @@ std::vector<CLI::Option*> add_access_flags(CLI::App* command, ServeOptions& o) {
               not_empty("an origin such as https://chat.example.org"))
           ->delimiter(',')
           ->allow_extra_args(false),
+      checked(add_text(command, "--allowed-hosts", o.allowed_hosts,
+                       "names by which a proxy on this machine calls it, with commas"),
+              not_empty("a name such as gemma.example.org"))
+          ->delimiter(',')
+          ->allow_extra_args(false),
       add_file(command, "--ssl-cert", o.tls_certificate, "PEM file with the certificate and its chain"),
       add_file(command, "--ssl-key", o.tls_key, "PEM file with its key"),
       command->add_flag("--strict-api", o.strict_api, "refuse requests with unknown fields"),

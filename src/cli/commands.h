@@ -42,7 +42,7 @@ struct ServeOptions {
   std::string host = "127.0.0.1";  // or unix:/path
   int port = 8080;
   std::vector<std::string> names;  // in the API; empty: what the model is called
-  std::vector<std::string> api_keys, cors_origins;
+  std::vector<std::string> api_keys, cors_origins, allowed_hosts;
   std::optional<std::string> api_key_file, tls_certificate, tls_key;
   double request_timeout_s = 600, drain_timeout_s = 30;
   int io_threads = 1, max_connections = 4096;

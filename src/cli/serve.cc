@@ -89,6 +89,7 @@ ServerOptions server_options(const ServeOptions& options) {
     server.api_keys.insert(server.api_keys.end(), keys.begin(), keys.end());
   }
   server.cors_origins = options.cors_origins;
+  server.allowed_hosts = options.allowed_hosts;
   server.metrics_prefix = options.metrics_prefix;
   server.workers = std::clamp(usable_cpu_count(), 2, 8);
   return server;

@@ -21,7 +21,7 @@ namespace {
 using Exchange = std::shared_ptr<HttpExchange>;
 using Model = std::shared_ptr<const ServedModel>;
 
-/// A browser sends other types across sites without asking; requiring JSON keeps foreign pages out.
+/// Takes a missing type for JSON, as small programs leave it out.
 void require_json(const HttpRequest& request) {
   std::string type(request.header("Content-Type"));
   type = type.substr(0, type.find_first_of("; "));

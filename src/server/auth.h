@@ -15,9 +15,9 @@ class ApiKeys {
 
   bool required() const { return !keys_.empty(); }
   /// Whether `request` carries one of the keys, as "Authorization: Bearer KEY", "x-api-key: KEY", or as the
-  /// password of HTTP's basic authentication (RFC 7617), which browsers offer their users. Browsers send that
-  /// by themselves, so it doesn't count in a request that another site's page made. How long that takes says
-  /// nothing about the keys but their number and the longest one's length.
+  /// password of HTTP's basic authentication (RFC 7617), which browsers offer their users (and then
+  /// not for /generate). How long that takes says nothing about the keys but their number and the longest
+  /// one's length.
   bool allow(const HttpRequest& request) const;
 
  private:

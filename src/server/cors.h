@@ -18,10 +18,9 @@ class Cors {
   std::optional<HttpResponse> answer_preflight(const HttpRequest& request) const;
   /// Lets the page that sent `request` read the reply, when its origin is allowed.
   void complete(const HttpRequest& request, HttpResponse& reply) const;
-
- private:
   bool allows(std::string_view origin) const;
 
+ private:
   std::vector<std::string> origins_;
 };
 

@@ -14,6 +14,15 @@ constexpr int kRetryLoading_s = 5, kRetryDraining_s = 1;
 
 bool is_open_to_all(const HttpRequest& head) { return head.path == "/health"; }
 
+/// What a link on a page elsewhere may lead to.
+bool is_harmless(const HttpRequest& head) { return head.path == "/" || head.path == "/health"; }
+
+/// Where keys are asked for, or the network can reach the server anyway, its name protects nothing.
+std::optional<std::vector<std::string>> required_names(const ServerOptions& options) {
+  if (!options.api_keys.empty() || !is_loopback(options.http.host)) return std::nullopt;
+  return options.allowed_hosts;
+}
+
 /// What can be answered without a model.
 bool is_about_server(const HttpRequest& head) {
   return head.path == "/health" || head.path == "/metrics" || head.path == "/version";
@@ -32,6 +41,7 @@ Server::Server(const ServerOptions& options, const AccessLog& log)
       log_(log),
       keys_(options.api_keys),
       cors_(options.cors_origins),
+      guard_(cors_, required_names(options)),
       workers_(options.workers) {
   auto router = std::make_shared<HttpRouter>();
   add_own_routes(*router);
@@ -103,6 +113,10 @@ std::string Server::metrics_text() const {
 
 std::optional<HttpResponse> Server::refuse(const HttpRequest& head) {
   if (auto preflight = cors_.answer_preflight(head)) return preflight;
+  if (!is_harmless(head)) {
+    if (const auto objection = guard_.objection(head))
+      return error_response({.status = 403, .message = *objection, .code = "forbidden"});
+  }
   if (!is_open_to_all(head) && !keys_.allow(head)) {
     HttpResponse response = error_response(
         {.status = 401,

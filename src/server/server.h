@@ -13,6 +13,7 @@
 #include "server/access_log.h"
 #include "server/api_model.h"
 #include "server/auth.h"
+#include "server/browser_guard.h"
 #include "server/cors.h"
 #include "server/http_router.h"
 #include "server/http_server.h"
@@ -24,6 +25,7 @@ namespace carat {
 struct ServerOptions {
   HttpOptions http;
   std::vector<std::string> api_keys, cors_origins;
+  std::vector<std::string> allowed_hosts;  // names of this server, for when only this machine reaches it
   std::string metrics_prefix = "carat";
   int workers = 2;  // threads that parse and tokenize
 };
@@ -60,6 +62,7 @@ class Server final : private HttpPolicy {
   const AccessLog& log_;
   const ApiKeys keys_;
   const Cors cors_;
+  const BrowserGuard guard_;
   Metrics metrics_;
   std::atomic<State> state_{State::loading};
   mutable std::mutex model_mutex_;

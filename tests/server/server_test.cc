@@ -34,13 +34,14 @@ class ServerTest : public ::testing::Test {
   }
 
   std::string get(const std::string& path, const std::string& headers = "") const {
-    return reply_to(server_->port(),
-                    "GET " + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + headers + "\r\n");
+    return reply_to(server_->port(), "GET " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" +
+                                         headers + "\r\n");
   }
   /// A request whose reply goes on until the context is full.
   static std::string long_request() {
     const std::string body = R"({"prompt": "Once", "max_tokens": 500, "ignore_eos": true, "stream": true})";
-    return "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: " +
+    return "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+           "application/json\r\nContent-Length: " +
            std::to_string(body.size()) + "\r\n\r\n" + body;
   }
   /// Whether the engine comes to hold so many replies.
@@ -85,6 +86,26 @@ TEST_F(ServerTest, KeysProtectEverythingButHealth) {
   EXPECT_THAT(get("/version", "x-api-key: secret\r\n"), StartsWith("HTTP/1.1 200 "));
 }
 
+TEST_F(ServerTest, PagesElsewhereCanOnlyOpenTheChat) {
+  start();
+  load();
+  const std::string elsewhere = "Sec-Fetch-Site: cross-site\r\n";
+  for (const char* path : {"/generate?prompt=a", "/v1/models", "/metrics", "/nowhere"})
+    EXPECT_THAT(get(path, elsewhere), StartsWith("HTTP/1.1 403 ")) << path;
+  EXPECT_THAT(get("/", elsewhere), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(get("/v1/models", "Sec-Fetch-Site: same-origin\r\n"), StartsWith("HTTP/1.1 200 "));
+}
+
+TEST_F(ServerTest, WithoutKeysALocalServerHasOnlyLocalNames) {
+  start();
+  const auto version_at = [&](const std::string& host) {
+    return reply_to(server_->port(),
+                    "GET /version HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n");
+  };
+  EXPECT_THAT(version_at("rebound.example.org"), StartsWith("HTTP/1.1 403 "));
+  EXPECT_THAT(version_at("localhost:1"), StartsWith("HTTP/1.1 200 "));
+}
+
 TEST_F(ServerTest, GenerateStreamsPlainText) {
   start();
   load();
@@ -104,10 +125,10 @@ TEST_F(ServerTest, PagesOfAllowedOriginsMayCall) {
   options.cors_origins = {"https://a.org"};
   options.api_keys = {"secret"};
   start(options);
-  const std::string asked = reply_to(
-      server_->port(),
-      "OPTIONS /v1/chat/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nOrigin: https://a.org\r\n"
-      "Access-Control-Request-Method: POST\r\n\r\n");
+  const std::string asked = reply_to(server_->port(),
+                                     "OPTIONS /v1/chat/completions HTTP/1.1\r\nHost: "
+                                     "localhost\r\nConnection: close\r\nOrigin: https://a.org\r\n"
+                                     "Access-Control-Request-Method: POST\r\n\r\n");
   EXPECT_THAT(asked, StartsWith("HTTP/1.1 204 "));
   EXPECT_THAT(asked, HasSubstr("access-control-allow-origin: https://a.org\r\n"));
   EXPECT_THAT(get("/v1/models", "Origin: https://a.org\r\n"), HasSubstr("access-control-allow-origin: "));
@@ -157,7 +178,7 @@ TEST_F(ServerTest, DrainFinishesRepliesAndRefusesNewRequests) {
   auto drained = std::async(std::launch::async, [&] { return server_->drain(60s); });
   std::string refused;
   while (refused.find("connection: close\r\n") == refused.npos) {
-    waiting.send("GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
+    waiting.send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
     refused = waiting.receive_reply();
     ASSERT_NE(refused, "");
   }
