@@ -19,8 +19,9 @@ struct Submission {
   const std::size_t index;  // among those submitted together
   const std::shared_ptr<Outbox> outbox;
   const Clock::time_point submitted = Clock::now();
-  std::atomic<bool> cancelled{false};  // read by the engine once per step
-  std::array<std::atomic<bool>, kMostSamples> cancelled_samples{};  // likewise; those that have drawn tokens
+  // The engine reads both once per step; the second is for samples that have drawn tokens.
+  std::atomic<bool> cancelled{false};
+  std::array<std::atomic<bool>, kMostSamples> cancelled_samples{};
 
   double elapsed_s() const { return std::chrono::duration<double>(Clock::now() - submitted).count(); }
 };
