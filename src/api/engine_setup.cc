@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/memory_text.h"
 #include "carat/model_options.h"
 #include "engine/engine.h"
 #include "engine/kv_budget.h"
@@ -13,8 +14,6 @@
 
 namespace carat {
 namespace {
-
-constexpr double kMebibyte = 1 << 20;
 
 /// What a unit stands for; 0 for none that we know.
 double unit_bytes(std::string_view unit) {
@@ -91,6 +90,17 @@ std::unique_ptr<Engine> start(LoadedModel model, std::shared_ptr<const Tokenizer
                                   std::move(tokenizer), std::move(options));
 }
 
+/// What EngineSetup and ModelOptions have in common.
+template <class To, class From>
+void copy_limits(const From& from, To& to) {
+  to.context = from.context;
+  to.max_sequences = from.max_sequences;
+  to.max_step_tokens = from.max_step_tokens;
+  to.prefix_cache = from.prefix_cache;
+  to.draft = from.draft;
+  to.draft_tokens = from.draft_tokens;
+}
+
 }  // namespace
 
 ModelOptions model_options(const EngineSetup& setup) {
@@ -102,12 +112,7 @@ ModelOptions model_options(const EngineSetup& setup) {
   options.mmap = setup.device.mmap;
   options.kv_memory = setup.device.kv_memory;
   options.kv_type = setup.device.kv_type;
-  options.context = setup.context;
-  options.max_sequences = setup.max_sequences;
-  options.max_step_tokens = setup.max_step_tokens;
-  options.prefix_cache = setup.prefix_cache;
-  options.draft = setup.draft;
-  options.draft_tokens = setup.draft_tokens;
+  copy_limits(setup, options);
   return options;
 }
 
@@ -115,12 +120,7 @@ EngineSetup engine_setup(const ModelOptions& options) {
   EngineSetup setup;
   setup.device = {options.device, options.threads,   options.isa,    options.format,
                   options.mmap,   options.kv_memory, options.kv_type};
-  setup.context = options.context;
-  setup.max_sequences = options.max_sequences;
-  setup.max_step_tokens = options.max_step_tokens;
-  setup.prefix_cache = options.prefix_cache;
-  setup.draft = options.draft;
-  setup.draft_tokens = options.draft_tokens;
+  copy_limits(options, setup);
   return setup;
 }
 
@@ -148,8 +148,7 @@ RunnerOptions exact_kv(const ModelPlan& plan, const DeviceOptions& device, int c
   const std::size_t needed = kv_bytes(plan.kv_groups, limits, kv_value_bytes(plan, device));
   if (!allowed || needed <= *allowed) return limits;
   fail(ErrorKind::out_of_memory, "K and V of ", sequences, sequences == 1 ? " sequence" : " sequences",
-       " of ", context, " tokens need ", std::ceil(static_cast<double>(needed) / kMebibyte), " MiB, ",
-       std::floor(static_cast<double>(*allowed) / kMebibyte), " MiB are ",
+       " of ", context, " tokens need ", memory_text_up(needed), ", ", memory_text(*allowed), " are ",
        device.kv_memory.empty() ? "free beside the weights" : "allowed", "; shorten the context",
        sequences > 1 ? " or take fewer sequences" : "");
 }

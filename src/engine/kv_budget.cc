@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/memory_text.h"
 #include "engine/kv_pages.h"
 
 namespace carat {
@@ -72,10 +73,9 @@ RunnerOptions size_kv_within(const std::array<KvGroup, kKvGroups>& groups, const
   const std::size_t needed = static_cast<std::size_t>(least[kFullGroup]) *
                                  kv_page_bytes(full, budget.page_tokens, budget.value_bytes) +
                              static_cast<std::size_t>(least[kSlidingGroup]) * sliding_page * 2;
-  constexpr std::size_t kMebibyte = std::size_t{1} << 20;
-  fail(ErrorKind::invalid_argument, "KV memory of ", budget.bytes / kMebibyte,
-       " MiB can't hold a context of ", budget.context, " tokens, which needs up to ", needed / kMebibyte + 1,
-       " MiB; give more or shorten the context");
+  fail(ErrorKind::invalid_argument, "KV memory of ", memory_text(budget.bytes), " can't hold a context of ",
+       budget.context, " tokens, which needs up to ", memory_text_up(needed),
+       "; give more or shorten the context");
 }
 
 }  // namespace carat

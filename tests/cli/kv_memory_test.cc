@@ -22,6 +22,15 @@ TEST(KvMemoryFlag, ContextThatDoesNotFitIsRefusedWithWhatItNeeds) {
                         needs);
 }
 
+TEST(KvMemoryFlag, LessThanAMebibyteIsSaidAsItIs) {
+  expect_one_line_error(run_program({"run", "-p", "x", "--kv-memory", "1KiB", "-n", "80"}), 1,
+                        "MiB, 1 KiB are allowed");
+  const TempDirectory directory;
+  const std::string in = directory.write("in", R"({"prompt": "x"})"), out = directory.path() / "out";
+  expect_one_line_error(run_program({"batch", kDemoModel, in, out, "-q", "--kv-memory", "300KiB"}), 1,
+                        "KV memory of 300 KiB can't hold");
+}
+
 TEST(KvMemoryFlag, EnoughMemoryChangesNothing) {
   const std::vector<std::string> run{"run", "-p", "The king", "-n", "8", "--temp", "0", "-q"};
   std::vector<std::string> bounded = run;
