@@ -78,7 +78,7 @@ int carat_max_context(const carat_model* model);
  * [{"role": "user", "content": "Why is the sky blue?"}]. `options` may be NULL. Free with
  * carat_free_reply(), which cancels it; a reply may outlive its model, which ends it. */
 carat_reply* carat_chat(carat_model* model, const char* messages, const carat_generation_options* options);
-/* Goes on with a text as it is. */
+/* Goes on with a text as it is. What is for chats, think and tools, is refused. */
 carat_reply* carat_complete(carat_model* model, const char* text, const carat_generation_options* options);
 void carat_free_reply(carat_reply* reply);
 

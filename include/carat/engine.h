@@ -70,9 +70,10 @@ class Model {
   Generation chat(std::initializer_list<Message> messages, const ReplyOptions& options = {}) const;
   /// The same for `messages` in the JSON of OpenAI's API, with tool calls and their results.
   Generation chat_json(std::string_view messages, const ReplyOptions& options = {}) const;
-  /// Goes on with a text as it is. Special tokens written in the text are recognised; bos is added.
+  /// Goes on with a text as it is. Special tokens written in the text are recognised; bos is added. Throws
+  /// ErrorCode::invalid_argument when `options` has what is for chats: think, tools.
   Generation complete(std::string_view text, const ReplyOptions& options = {}) const;
-  /// Goes on with token ids; bos is the caller's business.
+  /// The same for token ids; bos is the caller's business.
   Generation generate(std::vector<int32_t> prompt, const ReplyOptions& options = {}) const;
 
   /// Token ids of a text, without bos; special tokens in it are text unless `special`.

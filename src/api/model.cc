@@ -6,6 +6,7 @@
 #include "api/loaded_model.h"
 #include "api/prompt.h"
 #include "api/sampling.h"
+#include "base/error.h"
 #include "chat/json.h"
 #include "chat/output_parser.h"
 #include "engine/engine.h"
@@ -142,8 +143,9 @@ struct Model::State {
   std::shared_ptr<const ChatTemplate> chat_template;  // may be null
   std::unique_ptr<Engine> engine;
 
+  /// `tools`: whether the reply may call some.
   std::unique_ptr<Generation::State> submit(std::vector<int32_t> prompt, const ReplyOptions& options,
-                                            bool chat) const {
+                                            bool chat, bool tools) const {
     Request request;
     request.sampling = sampling_params(options, generation);
     request.max_tokens = options.max_tokens;
@@ -153,7 +155,7 @@ struct Model::State {
     request.priority = options.priority;
     request.cache_salt = options.cache_salt;
     std::optional<OutputParser> parser;
-    if (chat) parser.emplace(tokenizer, OutputOptions{!options.tools.empty(), options.stop}, prompt);
+    if (chat) parser.emplace(tokenizer, OutputOptions{tools, options.stop}, prompt);
     request.prompt = std::move(prompt);
     return std::make_unique<Generation::State>(
         Generation::State{engine->submit(std::move(request), options.notify), std::move(parser)});
@@ -164,7 +166,8 @@ struct Model::State {
     Conversation conversation;
     conversation.messages = std::move(messages);
     if (!options.tools.empty()) conversation.tools = jinja::parse_json(options.tools, Origin::user, "tools");
-    return submit(encode_chat(*chat_template, std::move(conversation), options.think), options, true);
+    const bool tools = conversation.tools.truth();
+    return submit(encode_chat(*chat_template, std::move(conversation), options.think), options, true, tools);
   }
 };
 
@@ -203,7 +206,10 @@ Generation Model::complete(std::string_view text, const ReplyOptions& options) c
 }
 
 Generation Model::generate(std::vector<int32_t> prompt, const ReplyOptions& options) const {
-  return Generation(state_->submit(std::move(prompt), options, false));
+  if (options.think || !options.tools.empty())
+    fail(ErrorKind::invalid_argument, options.think ? "think" : "tools",
+         " is set, which has no effect on text that is continued; it is for chats");
+  return Generation(state_->submit(std::move(prompt), options, false, false));
 }
 
 std::vector<int32_t> Model::tokenize(std::string_view text, bool special) const {

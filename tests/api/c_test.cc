@@ -85,6 +85,13 @@ TEST_F(CApi, FailuresLeaveALine) {
   wrong.top_p = 7;
   EXPECT_FALSE(carat_complete(model_.get(), "x", &wrong));
   EXPECT_THAT(carat_last_error(), HasSubstr("top_p"));
+  carat_generation_options thinking = greedy(5), calling = greedy(5);
+  thinking.think = 1;
+  calling.tools = R"([{"type": "function", "function": {"name": "f"}}])";
+  EXPECT_FALSE(carat_complete(model_.get(), "x", &thinking));
+  EXPECT_THAT(carat_last_error(), HasSubstr("think is set"));
+  EXPECT_FALSE(carat_complete(model_.get(), "x", &calling));
+  EXPECT_THAT(carat_last_error(), HasSubstr("tools is set"));
   const carat_generation_options unfilled{};
   EXPECT_FALSE(carat_complete(model_.get(), "x", &unfilled));
   EXPECT_THAT(carat_last_error(), HasSubstr("carat_init_"));

@@ -133,6 +133,8 @@ TEST(Model, WhatCannotBeIsRefusedWithItsReason) {
               [] { Model::load(kDemoModel, {.kv_memory = "much"}); });
   expect_code(ErrorCode::unsupported, "no chat model", [] { demo().chat({{"user", "Hi"}}); });
   expect_code(ErrorCode::invalid_argument, "top_p", [] { demo().complete("Hi", {.top_p = 2.f}); });
+  expect_code(ErrorCode::invalid_argument, "think is set", [] { demo().complete("Hi", {.think = true}); });
+  expect_code(ErrorCode::invalid_argument, "tools is set", [] { demo().generate({2, 5}, {.tools = "[]"}); });
   expect_code(ErrorCode::invalid_argument, "context of 1024",
               [] { demo().generate(std::vector<int32_t>(2000, 5)); });
   expect_code(ErrorCode::other, "", [] { throw std::runtime_error("not ours"); });
@@ -171,6 +173,16 @@ TEST_F(ChatModel, MessagesAsJsonAreTheSame) {
   expect_code(ErrorCode::invalid_argument, "messages", [&] { model_.chat_json("[1]"); });
   expect_code(ErrorCode::invalid_argument, "no thinking",
               [&] { model_.chat({{"user", "Hi"}}, {.think = true}); });
+}
+
+TEST_F(ChatModel, WithoutToolsACallIsText) {
+  ReplyOptions options = greedy(8);
+  const std::string text = model_.chat({{"user", "Hi"}}, options).wait().text;
+  // Draws nothing but the marker of a call.
+  options.logit_bias = {{model_.tokenize("<|tool_call>", /*special=*/true).at(0), 100.f}};
+  const std::string call = model_.chat({{"user", "Hi"}}, options).wait().text;
+  options.tools = "[]";
+  EXPECT_EQ(model_.chat({{"user", "Hi"}}, options).wait().text, call);
 }
 
 TEST_F(ChatModel, AStopStringEndsTheAnswerAndIsNoPartOfIt) {
