@@ -158,7 +158,11 @@ class Chat {
     const std::string name = line.substr(0, end), argument = trimmed(line.substr(end));
     std::vector<std::string> names;
     for (const Command& command : commands()) {
-      if (name == command.name) return command.act(argument);
+      if (name == command.name) {
+        if (!argument.empty() && !*command.argument)
+          fail(ErrorKind::invalid_argument, name, " stands alone, without ", in_quotes(argument, 40));
+        return command.act(argument);
+      }
       names.emplace_back(command.name);
     }
     const std::string near = nearest(name, names);
@@ -216,7 +220,8 @@ class Chat {
       const std::string usage = std::string(command.name) + " " + command.argument;
       std::fprintf(stderr, "%-18s %s\n", usage.c_str(), command.meaning);
     }
-    note("\"\"\" begins and ends a text of several lines. Ctrl-C stops a reply.");
+    note("\"\"\" begins and ends a text of several lines. Ctrl-C stops a reply; a second one before it has "
+         "stopped ends the program.");
   }
 
   RunOptions options_;

@@ -171,6 +171,10 @@ void ChatSession::load(const std::filesystem::path& file) {
       fail(ErrorKind::corrupt, file.string(), ": message ", messages.size(),
            " needs a role and a content, both texts");
     messages.push_back({message["role"], message["content"]});
+    const std::string& role = messages.back().role;
+    if (!chats_ && role != "user" && role != "assistant")
+      fail(ErrorKind::unsupported, file.string(), ": message ", messages.size() - 1, " is of ",
+           in_quotes(role, 40), "; the model continues text, which only user and assistant write");
   }
   messages_ = std::move(messages);
 }

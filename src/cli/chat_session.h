@@ -39,7 +39,8 @@ class ChatSession {
   std::string settings() const;
 
   /// The conversation as the JSON of OpenAI's messages. A file is replaced as a whole. Throw
-  /// Error{unavailable}, Error{not_found}, Error{corrupt}.
+  /// Error{unavailable}, Error{not_found}, Error{corrupt}; load() Error{unsupported} for roles that a text
+  /// which is only continued doesn't have.
   void save(const std::filesystem::path& file) const;
   void load(const std::filesystem::path& file);
 

@@ -11,6 +11,7 @@ namespace carat {
 namespace {
 
 using nlohmann::json;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -132,7 +133,7 @@ TEST(Chat, CommandsSetShowClearAndLoad) {
   Terminal terminal(greedy_run(chat_model(copy), "2"));
   const auto command = [&](const std::string& line) { return enter(terminal, line); };
   terminal.wait_for(">>> ");
-  EXPECT_THAT(command("/help"), HasSubstr("/system TEXT"));
+  EXPECT_THAT(command("/help"), AllOf(HasSubstr("/system TEXT"), HasSubstr("a second one")));
   EXPECT_THAT(command("/set top_k 7"), Not(HasSubstr("carat:")));
   EXPECT_THAT(command("/set top_k lots"), HasSubstr("carat: top_k must be a whole number"));
   EXPECT_THAT(command("/set topk 7"), HasSubstr("did you mean top_k?"));
@@ -144,12 +145,29 @@ TEST(Chat, CommandsSetShowClearAndLoad) {
   EXPECT_THAT(shown, HasSubstr("top_k              7"));
   EXPECT_THAT(shown, HasSubstr("turns              2"));
   EXPECT_EQ(saved(terminal, directory)[0]["role"], "system");
+  EXPECT_THAT(command("/clear all"), HasSubstr("carat: /clear stands alone, without \"all\""));
+  EXPECT_THAT(command("/show"), HasSubstr("turns              2"));
   command("/clear");
   EXPECT_THAT(command("/show"), HasSubstr("turns              0"));
   command("/load " + (directory.path() / "chat.json").string());
   EXPECT_THAT(command("/show"), HasSubstr("turns              2"));
   EXPECT_THAT(command("/load /no/such/file"), HasSubstr("carat: /no/such/file"));
   EXPECT_THAT(command("/sohw"), HasSubstr("no command \"/sohw\" (did you mean /show?)"));
+}
+
+TEST(Chat, ATextThatIsContinuedHasNoOtherRoles) {
+  const TempDirectory directory;
+  const auto load = [&](Terminal& terminal, const std::string& role) {
+    const json messages = {{{"role", "user"}, {"content", "The"}}, {{"role", role}, {"content", " fox"}}};
+    return enter(terminal, "/load " + directory.write("chat.json", messages.dump()));
+  };
+  Terminal terminal(greedy_run(kDemoModel, "2"));
+  terminal.wait_for(">>> ");
+  for (const char* role : {"system", "tool", "king"})
+    EXPECT_THAT(load(terminal, role), HasSubstr("message 1 is of \"" + std::string(role) + "\""));
+  EXPECT_THAT(enter(terminal, "/show"), HasSubstr("turns              0"));
+  EXPECT_THAT(load(terminal, "assistant"), Not(HasSubstr("carat:")));
+  EXPECT_THAT(enter(terminal, "/show"), HasSubstr("turns              2"));
 }
 
 TEST(Chat, ATextTooLongIsRefusedAndForgotten) {
