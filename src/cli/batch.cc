@@ -25,6 +25,10 @@
 namespace carat {
 namespace {
 
+/// The codes of errors: the request can't be, or it can but its reply failed.
+constexpr const char* kWrongRequest = "invalid_request_error";
+constexpr const char* kFailedReply = "server_error";
+
 volatile std::sig_atomic_t interrupted_by = 0;
 
 /// The first signal ends the batch with whole lines, the second one the program.
@@ -74,6 +78,7 @@ class Input {
     index = lines_++;
     return true;
   }
+  uint64_t lines() const { return lines_; }
   double fraction() const { return bytes_ > 0 ? read_ / bytes_ : 0; }
 
  private:
@@ -90,7 +95,9 @@ class Batch {
     options_.generation.notify = [bell = bell_] { bell->ring(); };
     // Enough for the engine to find the next request whenever a reply ends.
     most_in_flight_ = 2 * static_cast<std::size_t>(model_.max_sequences());
+    chats_ = model_.is_chat_model() && !options.raw;
     before_ = output_.replies();
+    failed_before_ = output_.failed();
   }
 
   void run() {
@@ -104,13 +111,17 @@ class Batch {
       progress.update(input_.fraction());
     }
     output_.sync();
+    if (!more) output_.check_end(input_.lines());
   }
 
   int report() const {
-    const uint64_t done = output_.replies() - before_;
+    const uint64_t failed = output_.failed(), answered = output_.replies() - failed;
+    const uint64_t answered_before = before_ - failed_before_;
     if (!options_.quiet) {
-      std::fprintf(stderr, "%llu requests answered", static_cast<unsigned long long>(done - failed_));
-      if (before_ > 0) std::fprintf(stderr, ", %llu before", static_cast<unsigned long long>(before_));
+      std::fprintf(stderr, "%llu requests answered",
+                   static_cast<unsigned long long>(answered - answered_before));
+      if (before_ > 0)
+        std::fprintf(stderr, ", %llu before", static_cast<unsigned long long>(answered_before));
       std::fprintf(stderr, "; %lld tokens read (%lld cached), %lld written\n",
                    static_cast<long long>(prompt_tokens_), static_cast<long long>(cached_tokens_),
                    static_cast<long long>(reply_tokens_));
@@ -119,9 +130,10 @@ class Batch {
       print_message("interrupted; the same command goes on from here");
       return 128 + interrupted_by;  // as a shell says of a program ended by a signal
     }
-    if (failed_ == 0) return 0;
-    print_message(std::to_string(failed_) + (failed_ == 1 ? " request" : " requests") +
-                  " failed; see \"error\" in " + options_.output);
+    if (failed == 0) return 0;
+    print_message(std::to_string(failed) + (failed == 1 ? " request" : " requests") + " failed" +
+                  (failed_before_ > 0 ? ", " + std::to_string(failed_before_) + " of them before" : "") +
+                  "; see \"error\" in " + options_.output);
     return 1;
   }
 
@@ -144,11 +156,11 @@ class Batch {
     std::string line;
     uint64_t index = 0;
     if (!input_.next(line, index)) return false;
+    if (output_.has(index, hash_of_line(line))) return true;
     if (line.find_first_not_of(" \t\r") == line.npos) return true;
-    BatchRequest request = parse_batch_request(line, options_.generation);
-    if (output_.has(index, request.custom_id)) return true;
+    BatchRequest request = parse_batch_request(line, options_.generation, chats_);
     if (!request.error.empty()) {
-      write_error(index, request, request.error);
+      output_.append(batch_error_line(index, request, kWrongRequest, request.error));
       return true;
     }
     try {
@@ -156,16 +168,15 @@ class Batch {
       in_flight_.push_back({index, std::move(request), std::move(reply)});
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::invalid_argument && error.kind() != ErrorKind::unsupported) throw;
-      write_error(index, request, error.what());
+      output_.append(batch_error_line(index, request, kWrongRequest, error.what()));
     }
     return true;
   }
 
   Generation start(const BatchRequest& request) const {
-    const bool chats = model_.is_chat_model() && !options_.raw;
     if (request.kind == BatchRequest::Kind::chat) return model_.chat_json(request.text, request.options);
     if (!request.tokens.empty()) return model_.generate(request.tokens, request.options);
-    if (request.kind == BatchRequest::Kind::turn && chats)
+    if (request.kind == BatchRequest::Kind::turn)
       return model_.chat({{"user", request.text}}, request.options);
     return model_.complete(request.text, request.options);
   }
@@ -189,19 +200,13 @@ class Batch {
     const Completion& reply = running.reply.so_far();
     if (reply.finish == FinishReason::error) {
       if (const std::string device = model_.failure(); !device.empty()) fail(ErrorKind::device, device);
-      return write_error(running.index, running.request, reply.error);
+      return output_.append(batch_error_line(running.index, running.request, kFailedReply, reply.error));
     }
     if (reply.finish == FinishReason::cancelled) return;
     prompt_tokens_ += reply.usage.prompt_tokens;
     cached_tokens_ += reply.usage.cached_tokens;
     reply_tokens_ += reply.usage.reply_tokens;
-    output_.append(running.index, running.request.custom_id,
-                   batch_reply_line(running.index, running.request, reply, options_.model));
-  }
-
-  void write_error(uint64_t index, const BatchRequest& request, const std::string& message) {
-    ++failed_;
-    output_.append(index, request.custom_id, batch_error_line(index, request, message));
+    output_.append(batch_reply_line(running.index, running.request, reply, options_.model));
   }
 
   BatchOptions options_;
@@ -211,7 +216,8 @@ class Batch {
   Model model_;
   std::list<Running> in_flight_;
   std::size_t most_in_flight_ = 0;
-  uint64_t before_ = 0, failed_ = 0;
+  bool chats_ = false;  // a text in "prompt" is a turn
+  uint64_t before_ = 0, failed_before_ = 0;
   int64_t prompt_tokens_ = 0, cached_tokens_ = 0, reply_tokens_ = 0;
 };
 

@@ -9,19 +9,8 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "cli/batch_request.h"
 
 namespace carat {
-namespace {
-
-/// FNV-1a; never 0.
-uint32_t mark_of(std::string_view custom_id) {
-  uint32_t hash = 2166136261u;
-  for (const char c : custom_id) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
-  return hash == 0 ? 1 : hash;
-}
-
-}  // namespace
 
 ReplyFile::ReplyFile(const std::filesystem::path& path) : name_(path.string()) {
   fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
@@ -73,28 +62,37 @@ void ReplyFile::read_replies() {
 void ReplyFile::read_line(std::string_view line, uint64_t number) {
   constexpr uint64_t kMostRequests = uint64_t{1} << 28;
   try {
-    const BatchReplyId id = parse_batch_reply(line);
-    if (id.index >= kMostRequests) fail(ErrorKind::corrupt, "has index ", id.index, ", which can't be");
-    mark(id.index, id.custom_id);
+    const BatchReplyId reply = parse_batch_reply(line);
+    if (reply.index >= kMostRequests) fail(ErrorKind::corrupt, "has index ", reply.index, ", which can't be");
+    mark(reply);
   } catch (const Error& error) {
     fail(ErrorKind::corrupt, name_, ": line ", number, " ", error.what(), "; give another file");
   }
 }
 
-void ReplyFile::mark(uint64_t index, std::string_view custom_id) {
-  if (index >= marks_.size()) marks_.resize(index + 1);
-  marks_[index] = mark_of(custom_id);
+void ReplyFile::mark(const BatchReplyId& reply) {
+  if (reply.index >= hashes_.size()) hashes_.resize(reply.index + 1);
+  hashes_[reply.index] = reply.line_hash;
   ++replies_;
+  if (reply.failed) ++failed_;
 }
 
-bool ReplyFile::has(uint64_t index, std::string_view custom_id) const {
-  if (index >= marks_.size() || marks_[index] == 0) return false;
-  if (marks_[index] == mark_of(custom_id)) return true;
+bool ReplyFile::has(uint64_t index, uint32_t line_hash) const {
+  if (index >= hashes_.size() || hashes_[index] == 0) return false;
+  if (hashes_[index] == line_hash) return true;
   fail(ErrorKind::invalid_argument, name_, ": the reply with index ", index,
-       " belongs to a request with another id than ", custom_id, "; give another file");
+       " is to another request than line ", index + 1,
+       " of the input has now; remove that reply to have the line answered, or give another file");
 }
 
-void ReplyFile::append(uint64_t index, std::string_view custom_id, std::string_view line) {
+void ReplyFile::check_end(uint64_t lines) const {
+  if (hashes_.size() <= lines) return;
+  fail(ErrorKind::invalid_argument, name_, ": the input now ends before the request of the reply with index ",
+       hashes_.size() - 1, "; remove that reply, or give another file");
+}
+
+void ReplyFile::append(std::string_view line) {
+  const BatchReplyId reply = parse_batch_reply(line);
   for (std::string_view left = line; !left.empty();) {
     const ssize_t count = ::write(fd_, left.data(), left.size());
     if (count < 0 && errno == EINTR) continue;
@@ -107,7 +105,7 @@ void ReplyFile::append(uint64_t index, std::string_view custom_id, std::string_v
     left.remove_prefix(static_cast<std::size_t>(count));
   }
   end_ += static_cast<int64_t>(line.size());
-  mark(index, custom_id);
+  mark(reply);
   if (std::chrono::steady_clock::now() - synced_ >= std::chrono::seconds(1)) sync();
 }
 

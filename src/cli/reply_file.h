@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/batch_request.h"
+
 namespace carat {
 
 class ReplyFile {
@@ -20,28 +22,32 @@ class ReplyFile {
   ReplyFile(const ReplyFile&) = delete;
   ReplyFile& operator=(const ReplyFile&) = delete;
 
-  /// Whether request `index` has its reply. Throws Error{invalid_argument} when that one's custom_id is
-  /// another: the file belongs to other requests.
-  bool has(uint64_t index, std::string_view custom_id) const;
+  /// Whether the request in line `index` has its reply. Throws Error{invalid_argument} when that one is to
+  /// another request: the input has changed.
+  bool has(uint64_t index, uint32_t line_hash) const;
+  /// Throws Error{invalid_argument} when there are replies to requests behind the last of `lines`.
+  void check_end(uint64_t lines) const;
+  /// Both count what was there before.
   uint64_t replies() const { return replies_; }
+  uint64_t failed() const { return failed_; }
 
   /// Appends a line, its newline included; once a second, and in the end, what was written is on the disk.
   /// Throws Error{unavailable}, after which the file is as before the call.
-  void append(uint64_t index, std::string_view custom_id, std::string_view line);
+  void append(std::string_view line);
   /// Waits until all is on the disk.
   void sync();
 
  private:
   void read_replies();
   void read_line(std::string_view line, uint64_t number);
-  void mark(uint64_t index, std::string_view custom_id);
+  void mark(const BatchReplyId& reply);
   [[noreturn]] void fail_to(const char* what) const;
 
   std::string name_;
   int fd_ = -1;
-  int64_t end_ = 0;              // of the last whole line
-  std::vector<uint32_t> marks_;  // per request a hash of its custom_id, never 0; 0: not done
-  uint64_t replies_ = 0;
+  int64_t end_ = 0;               // of the last whole line
+  std::vector<uint32_t> hashes_;  // per line of the input its hash; 0: no reply
+  uint64_t replies_ = 0, failed_ = 0;
   std::chrono::steady_clock::time_point synced_ = std::chrono::steady_clock::now();
 };
 

@@ -85,6 +85,19 @@ TEST(Batch, WrongLinesGetErrorsAndTheRestReplies) {
   EXPECT_EQ(found[6]["usage"]["completion_tokens"], 1);
 }
 
+TEST(Batch, ErrorsOfAnEarlierRunStillCount) {
+  const TempDirectory directory;
+  const std::string in = directory.write("in", "nonsense\n" + requests(1)), out = directory.path() / "out";
+  const std::vector<std::string> batch{"batch", kDemoModel, in, out};
+  EXPECT_EQ(run_program(batch).code, 1);
+  const std::string before = read_text(out);
+  const Finished again = run_program(batch);
+  EXPECT_EQ(again.code, 1);
+  EXPECT_THAT(again.err, HasSubstr("0 requests answered, 1 before;"));
+  EXPECT_THAT(again.err, HasSubstr("1 request failed, 1 of them before"));
+  EXPECT_EQ(read_text(out), before);
+}
+
 TEST(Batch, KilledAtAnyMomentItGoesOnWithoutLosingOrRepeatingALine) {
   const TempDirectory directory;
   constexpr int kRequests = 150;
@@ -111,7 +124,10 @@ TEST(Batch, KilledAtAnyMomentItGoesOnWithoutLosingOrRepeatingALine) {
 
 TEST(Batch, InterruptedItEndsWithWholeLines) {
   const TempDirectory directory;
-  const std::string in = directory.write("in", requests(400)), out = directory.path() / "out";
+  std::string text = requests(1);
+  const json endless{{"custom_id", "q"}, {"prompt", "The king"}, {"max_tokens", 8000}, {"ignore_eos", true}};
+  for (int i = 1; i < 400; ++i) text += endless.dump() + "\n";
+  const std::string in = directory.write("in", text), out = directory.path() / "out";
   Program program({"batch", kDemoModel, in, out});
   while (!std::filesystem::exists(out) || std::filesystem::file_size(out) == 0)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -127,8 +143,15 @@ TEST(Batch, OutputOfAnotherInputIsRefused) {
   const TempDirectory directory;
   const std::string in = directory.write("in", requests(2)), out = directory.path() / "out";
   ASSERT_EQ(run_program({"batch", kDemoModel, in, out, "-q"}).code, 0);
-  directory.write("in", R"({"custom_id": "other", "prompt": "x"})");
-  expect_one_line_error(run_program({"batch", kDemoModel, in, out, "-q"}), 1, "another id");
+  const std::string before = read_text(out);
+  const std::string edited = R"({"custom_id": "q1", "prompt": "Something else", "max_tokens": 2})";
+  for (const auto& [changed, message] : {std::pair{requests(1) + edited, "another request than line 2"},
+                                         std::pair{"\n" + requests(2), "another request than line 1"},
+                                         std::pair{requests(1), "ends before the request of the reply with index 1"}}) {
+    directory.write("in", changed);
+    expect_one_line_error(run_program({"batch", kDemoModel, in, out, "-q"}), 1, message);
+    EXPECT_EQ(read_text(out), before);
+  }
   expect_one_line_error(run_program({"batch", kDemoModel, directory.path() / "none", out, "-q"}), 1, "none");
 }
 

@@ -8,25 +8,26 @@
 namespace carat {
 namespace {
 
-std::string line(int index) {
-  return R"({"index":)" + std::to_string(index) + R"(,"custom_id":"c)" + std::to_string(index) + "\"}\n";
+/// The reply to line `index`, whose hash is 100 more.
+std::string line(int index, const std::string& more = "") {
+  return R"({"index":)" + std::to_string(index) + R"(,"custom_id":null,"line_hash":)" +
+         std::to_string(100 + index) + more + "}\n";
 }
-std::string id(int index) { return "\"c" + std::to_string(index) + "\""; }
 
 TEST(ReplyFile, RemembersWhatItHas) {
   const TempDirectory directory;
   const auto path = directory.path() / "out";
   {
     ReplyFile file(path);
-    for (const int index : {3, 0}) file.append(static_cast<uint64_t>(index), id(index), line(index));
-    EXPECT_TRUE(file.has(3, id(3)));
-    EXPECT_FALSE(file.has(1, id(1)));
+    for (const int index : {3, 0}) file.append(line(index));
+    EXPECT_TRUE(file.has(3, 103));
+    EXPECT_FALSE(file.has(1, 101));
     EXPECT_EQ(file.replies(), 2u);
   }
   const ReplyFile again(path);
-  EXPECT_TRUE(again.has(3, id(3)));
-  EXPECT_TRUE(again.has(0, id(0)));
-  EXPECT_FALSE(again.has(2, id(2)));
+  EXPECT_TRUE(again.has(3, 103));
+  EXPECT_TRUE(again.has(0, 100));
+  EXPECT_FALSE(again.has(2, 102));
   EXPECT_EQ(again.replies(), 2u);
 }
 
@@ -36,8 +37,8 @@ TEST(ReplyFile, LineThatWasCutOffIsRemoved) {
     const auto path = directory.write("out", line(0) + line(1).substr(0, kept));
     {
       ReplyFile file(path);
-      EXPECT_FALSE(file.has(1, id(1)));
-      file.append(2, id(2), line(2));
+      EXPECT_FALSE(file.has(1, 101));
+      file.append(line(2));
     }
     EXPECT_EQ(read_text(path), line(0) + line(2));
   }
@@ -57,7 +58,24 @@ TEST(ReplyFile, FileOfOthersIsRefusedAndUntouched) {
 TEST(ReplyFile, RepliesToOtherRequestsAreNoticed) {
   const TempDirectory directory;
   const ReplyFile file(directory.write("out", line(0)));
-  expect_error(ErrorKind::invalid_argument, {"index 0", "another id"}, [&] { file.has(0, id(5)); });
+  expect_error(ErrorKind::invalid_argument, {"index 0", "another request than line 1"},
+               [&] { file.has(0, 105); });
+  file.check_end(1);
+  expect_error(ErrorKind::invalid_argument, {"index 0", "ends before"}, [&] { file.check_end(0); });
+}
+
+TEST(ReplyFile, CountsErrorsAlsoThoseThatWereThere) {
+  const TempDirectory directory;
+  const std::string error = R"(,"error":{"code":"c","message":"m"})", none = R"(,"error":null)";
+  const auto path = directory.write("out", line(0) + line(1, error) + line(2, none));
+  {
+    ReplyFile file(path);
+    EXPECT_EQ(file.failed(), 1u);
+    file.append(line(3, error));
+    EXPECT_EQ(file.failed(), 2u);
+  }
+  EXPECT_EQ(ReplyFile(path).failed(), 2u);
+  EXPECT_EQ(ReplyFile(path).replies(), 4u);
 }
 
 TEST(ReplyFile, OneWriterAtATime) {
