@@ -220,8 +220,9 @@ class Chat {
       const std::string usage = std::string(command.name) + " " + command.argument;
       std::fprintf(stderr, "%-18s %s\n", usage.c_str(), command.meaning);
     }
-    note("\"\"\" begins and ends a text of several lines. Ctrl-C stops a reply; a second one before it has "
-         "stopped ends the program.");
+    note(
+        "\"\"\" begins and ends a text of several lines. Ctrl-C stops a reply; a second one before it has "
+        "stopped ends the program.");
   }
 
   RunOptions options_;

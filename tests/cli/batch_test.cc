@@ -145,9 +145,11 @@ TEST(Batch, OutputOfAnotherInputIsRefused) {
   ASSERT_EQ(run_program({"batch", kDemoModel, in, out, "-q"}).code, 0);
   const std::string before = read_text(out);
   const std::string edited = R"({"custom_id": "q1", "prompt": "Something else", "max_tokens": 2})";
-  for (const auto& [changed, message] : {std::pair{requests(1) + edited, "another request than line 2"},
-                                         std::pair{"\n" + requests(2), "another request than line 1"},
-                                         std::pair{requests(1), "ends before the request of the reply with index 1"}}) {
+  const std::map<std::string, std::string> messages{
+      {requests(1) + edited, "another request than line 2"},
+      {"\n" + requests(2), "another request than line 1"},
+      {requests(1), "ends before the request of the reply with index 1"}};
+  for (const auto& [changed, message] : messages) {
     directory.write("in", changed);
     expect_one_line_error(run_program({"batch", kDemoModel, in, out, "-q"}), 1, message);
     EXPECT_EQ(read_text(out), before);

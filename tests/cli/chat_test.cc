@@ -159,7 +159,7 @@ TEST(Chat, ATextThatIsContinuedHasNoOtherRoles) {
   const TempDirectory directory;
   const auto load = [&](Terminal& terminal, const std::string& role) {
     const json messages = {{{"role", "user"}, {"content", "The"}}, {{"role", role}, {"content", " fox"}}};
-    return enter(terminal, "/load " + directory.write("chat.json", messages.dump()));
+    return enter(terminal, "/load " + directory.write("chat.json", messages.dump()).string());
   };
   Terminal terminal(greedy_run(kDemoModel, "2"));
   terminal.wait_for(">>> ");

@@ -24,7 +24,7 @@ TEST(KvMemoryFlag, ContextThatDoesNotFitIsRefusedWithWhatItNeeds) {
 
 TEST(KvMemoryFlag, LessThanAMebibyteIsSaidAsItIs) {
   expect_one_line_error(run_program({"run", "-p", "x", "--kv-memory", "1KiB", "-n", "80"}), 1,
-                        "MiB, 1 KiB are allowed");
+                        "KiB, 1 KiB are allowed");
   const TempDirectory directory;
   const std::string in = directory.write("in", R"({"prompt": "x"})"), out = directory.path() / "out";
   expect_one_line_error(run_program({"batch", kDemoModel, in, out, "-q", "--kv-memory", "300KiB"}), 1,
