@@ -1,10 +1,8 @@
 #include "server/api_error.h"
 
-#include <algorithm>
 #include <new>
 #include <string_view>
 
-#include "server/api_json.h"
 #include "server/http_error.h"
 
 namespace carat {
@@ -14,25 +12,6 @@ namespace {
 std::string field_named_by(std::string_view message) {
   if (!message.starts_with("messages") && !message.starts_with("tools")) return {};
   return std::string(message.substr(0, message.find_first_of(" :")));
-}
-
-std::string_view anthropic_type(int status) {
-  switch (status) {
-    case 401:
-      return "authentication_error";
-    case 403:
-      return "permission_error";
-    case 404:
-      return "not_found_error";
-    case 413:
-      return "request_too_large";
-    case 429:
-      return "rate_limit_error";
-    case 503:
-      return "overloaded_error";
-    default:
-      return status < 500 ? "invalid_request_error" : "api_error";
-  }
 }
 
 }  // namespace
@@ -66,17 +45,11 @@ ApiError current_api_error() {
 }
 
 std::string openai_error_json(const ApiError& error) {
-  return error_body({error.status, error.what(), error.type, error.param, error.code});
+  return error_body({error.status, error.what(), error.type, error.param, error.code}, ErrorShape::openai);
 }
 
 std::string anthropic_error_json(const ApiError& error) {
-  JsonText json;
-  json.object([&] {
-    json.field("type", "error");
-    json.name("error").object(
-        [&] { json.field("type", anthropic_type(error.status)).field("message", error.what()); });
-  });
-  return json.take();
+  return error_body({.status = error.status, .message = error.what()}, ErrorShape::anthropic);
 }
 
 HttpResponse to_response(const ApiError& error, std::string body) {

@@ -27,23 +27,55 @@ const char* type_of(int status) {
   }
 }
 
+std::string_view anthropic_type(int status) {
+  switch (status) {
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 404:
+      return "not_found_error";
+    case 413:
+      return "request_too_large";
+    case 429:
+      return "rate_limit_error";
+    case 503:
+      return "overloaded_error";
+    case 504:
+      return "timeout_error";
+    default:
+      return status < 500 ? "invalid_request_error" : "api_error";
+  }
+}
+
 nlohmann::json text_or_null(const std::string& text) {
   return text.empty() ? nlohmann::json() : nlohmann::json(text);
 }
 
 }  // namespace
 
-std::string error_body(const HttpError& error) {
-  const nlohmann::ordered_json body = {{"error",
-                                        {{"message", error.message},
-                                         {"type", error.type.empty() ? type_of(error.status) : error.type},
-                                         {"param", text_or_null(error.param)},
-                                         {"code", text_or_null(error.code)}}}};
+ErrorShape error_shape(std::string_view path) {
+  constexpr std::string_view kMessages = "/v1/messages";
+  const bool is_below = path.starts_with(kMessages) && path.substr(kMessages.size()).starts_with('/');
+  return path == kMessages || is_below ? ErrorShape::anthropic : ErrorShape::openai;
+}
+
+std::string error_body(const HttpError& error, ErrorShape shape) {
+  nlohmann::ordered_json body;
+  if (shape == ErrorShape::anthropic) {
+    body["type"] = "error";
+    body["error"] = {{"type", anthropic_type(error.status)}, {"message", error.message}};
+  } else {
+    body["error"] = {{"message", error.message},
+                     {"type", error.type.empty() ? type_of(error.status) : error.type},
+                     {"param", text_or_null(error.param)},
+                     {"code", text_or_null(error.code)}};
+  }
   return body.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-HttpResponse error_response(const HttpError& error) {
-  return {.status = error.status, .body = error_body(error)};
+HttpResponse error_response(const HttpError& error, std::string_view path) {
+  return {.status = error.status, .body = error_body(error, error_shape(path))};
 }
 
 HttpError http_error_of(const std::exception& exception) {
@@ -62,8 +94,9 @@ HttpError http_error_of(const std::exception& exception) {
   }
 }
 
-HttpResponse busy_response(int status, std::string message, int retry_after_s) {
-  HttpResponse response = error_response({.status = status, .message = std::move(message), .code = "busy"});
+HttpResponse busy_response(int status, std::string message, int retry_after_s, std::string_view path) {
+  HttpResponse response =
+      error_response({.status = status, .message = std::move(message), .code = "busy"}, path);
   response.headers.push_back({"retry-after", std::to_string(retry_after_s)});
   return response;
 }

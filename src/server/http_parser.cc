@@ -100,6 +100,9 @@ HttpParser::State HttpParser::fail_with(int status, std::string message) {
   if (!request_) {
     request_ = std::make_shared<HttpRequest>();
     request_->id = new_id();
+    const auto& begun = beast_->parser.get();  // as far as it was read
+    request_->method = std::string(begun.method_string());
+    read_target(std::string_view(begun.target().data(), begun.target().size()), *request_);
   }
   failed_status_ = status;
   failure_ = std::move(message);

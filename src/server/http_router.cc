@@ -40,12 +40,14 @@ HttpRouter::Match HttpRouter::find(std::string_view method, std::string_view pat
 HttpResponse refusal(const HttpRouter::Match& match, const HttpRequest& request) {
   if (match.allow.empty()) {
     return error_response(
-        {.status = 404, .message = "there is nothing at " + request.path, .code = "unknown_url"});
+        {.status = 404, .message = "there is nothing at " + request.path, .code = "unknown_url"},
+        request.path);
   }
   HttpResponse response{.status = 204, .body = {}, .content_type = {}};
   if (request.method != "OPTIONS") {
     response = error_response(
-        {.status = 405, .message = request.path + " takes " + match.allow, .code = "method_not_allowed"});
+        {.status = 405, .message = request.path + " takes " + match.allow, .code = "method_not_allowed"},
+        request.path);
   }
   response.headers.push_back({"allow", match.allow});
   return response;
@@ -56,7 +58,7 @@ void run_route(const HttpRoute& route, const std::shared_ptr<const HttpRequest>&
   try {
     route(request, exchange);
   } catch (const std::exception& error) {
-    exchange->respond(error_response(http_error_of(error)));
+    exchange->respond(error_response(http_error_of(error), request->path));
   }
 }
 

@@ -235,7 +235,7 @@ awaitable<bool> Connection::serve_request() {
 /// What can be said without the body; none: the request is to be read and answered by route_.
 std::optional<HttpResponse> Connection::refuse(const HttpRequest& head) {
   if (parser_.failed_status() != 0)
-    return error_response({.status = parser_.failed_status(), .message = parser_.failure()});
+    return error_response({.status = parser_.failed_status(), .message = parser_.failure()}, head.path);
   if (auto refused = server_.policy.refuse(head)) return refused;
   router_ = server_.current_router();
   const HttpRouter::Match match = router_->find(head.method, head.path);
@@ -272,7 +272,7 @@ awaitable<bool> Connection::answer(ActiveRequest& active) {
       run_route(*route, request, exchange);
     };
     if (!server_.workers.try_post(work))
-      exchange->respond(busy_response(503, "too many requests wait to be read; try again", 1));
+      exchange->respond(busy_response(503, "too many requests wait; try again", 1, active.head().path));
   }
   const bool goes_on = co_await send_reply(active);
   reply->close();
@@ -321,13 +321,13 @@ awaitable<bool> Connection::send_reply(ActiveRequest& active) {
 awaitable<bool> Connection::send_timeout(ActiveRequest& active) {
   reply_->close();
   keep_alive_ = false;
-  const HttpError error{.status = 504, .message = "the reply took longer than this server allows"};
+  const HttpResponse late = error_response(
+      {.status = 504, .message = "the reply took longer than this server allows"}, active.head().path);
   if (active.outcome.status == 0) {
-    PendingReply::Output output{.head = error_response(error), .bytes = error_body(error), .ended = true};
+    PendingReply::Output output{.head = late, .bytes = late.body, .ended = true};
     active.outcome.whole = co_await write(framed(output, active));
   } else if (is_event_stream_ && chunked_) {
-    const std::string event = "event: error\ndata: " + error_body(error) + "\n\n";
-    co_await write(chunk(event) + std::string(kLastChunk));
+    co_await write(chunk("event: error\ndata: " + late.body + "\n\n") + std::string(kLastChunk));
   }
   co_return false;
 }

@@ -85,7 +85,7 @@ void Server::add_own_routes(HttpRouter& router) {
   router.add("GET", "/",
              static_file(chat_page(), "text/html; charset=utf-8",
                          {{"content-security-policy", std::string(kChatPagePolicy)}}));
-  router.add("GET", "/health", respond_with([this] { return health(); }));
+  router.add("GET", "/health", respond_with([this] { return health("/health"); }));
   router.add("GET", "/version", respond_with([] {
                return HttpResponse{.status = 200, .body = R"({"version":")" CARAT_VERSION R"("})"};
              }));
@@ -96,11 +96,12 @@ void Server::add_own_routes(HttpRouter& router) {
              }));
 }
 
-HttpResponse Server::health() const {
-  if (state_ == State::loading) return busy_response(503, "the model is being loaded", kRetryLoading_s);
-  if (state_ == State::draining) return busy_response(503, "the server is shutting down", kRetryDraining_s);
+HttpResponse Server::health(std::string_view path) const {
+  if (state_ == State::loading) return busy_response(503, "the model is being loaded", kRetryLoading_s, path);
+  if (state_ == State::draining)
+    return busy_response(503, "the server is shutting down", kRetryDraining_s, path);
   if (const std::string failure = model()->engine->failure(); !failure.empty())
-    return error_response({.status = 503, .message = "the device has failed: " + failure});
+    return error_response({.status = 503, .message = "the device has failed: " + failure}, path);
   return {.status = 200, .body = R"({"status":"ok"})"};
 }
 
@@ -115,20 +116,21 @@ std::optional<HttpResponse> Server::refuse(const HttpRequest& head) {
   if (auto preflight = cors_.answer_preflight(head)) return preflight;
   if (!is_harmless(head)) {
     if (const auto objection = guard_.objection(head))
-      return error_response({.status = 403, .message = *objection, .code = "forbidden"});
+      return error_response({.status = 403, .message = *objection, .code = "forbidden"}, head.path);
   }
   if (!is_open_to_all(head) && !keys_.allow(head)) {
     HttpResponse response = error_response(
         {.status = 401,
          .message = "no valid API key: send it as \"Authorization: Bearer KEY\" or \"x-api-key: KEY\"",
-         .code = "invalid_api_key"});
+         .code = "invalid_api_key"},
+        head.path);
     // For the page a browser asks its user, and sends the key along with what the page asks for.
     response.headers.push_back(
         {"www-authenticate", head.path == "/" ? R"(Basic realm="API key as the password")" : "Bearer"});
     return response;
   }
   if (is_about_server(head) || state_ == State::ready) return std::nullopt;
-  return health();
+  return health(head.path);
 }
 
 void Server::complete(const HttpRequest& request, HttpResponse& head) { cors_.complete(request, head); }

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "server/access_log.h"
@@ -54,7 +55,8 @@ class Server final : private HttpPolicy {
   void finished(const HttpRequest& request, const HttpOutcome& outcome) override;
 
   void add_own_routes(HttpRouter& router);
-  HttpResponse health() const;
+  /// `path`: of the request that gets the reply.
+  HttpResponse health(std::string_view path) const;
   std::string metrics_text() const;
   std::shared_ptr<const ServedModel> model() const;
 

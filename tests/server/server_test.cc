@@ -86,6 +86,34 @@ TEST_F(ServerTest, KeysProtectEverythingButHealth) {
   EXPECT_THAT(get("/version", "x-api-key: secret\r\n"), StartsWith("HTTP/1.1 200 "));
 }
 
+TEST_F(ServerTest, EveryRefusalHasTheShapeOfItsApi) {
+  ServerOptions options;
+  options.api_keys = {"secret"};
+  options.http.most_body_bytes = 10;
+  options.http.header_timeout = 100ms;
+  start(options);
+  const std::string key = "x-api-key: secret\r\n", large = "Content-Length: 11\r\n\r\n";
+  const auto ask = [&](const std::string& method, const std::string& path, const std::string& rest) {
+    return reply_to(server_->port(), method + " " + path + " HTTP/1.1\r\nHost: localhost\r\n" + rest);
+  };
+  const auto expect = [&](const std::string& request, const std::string& path, const std::string& rest,
+                          const std::string& status, const std::string& type) {
+    const std::string messages = ask(request, "/v1/messages" + path, rest);
+    EXPECT_THAT(messages, StartsWith("HTTP/1.1 " + status)) << rest;
+    EXPECT_THAT(messages, HasSubstr(R"({"type":"error","error":{"type":")" + type)) << rest;
+    EXPECT_THAT(ask(request, "/v1/responses" + path, rest), HasSubstr(R"({"error":{"message":")")) << rest;
+  };
+  const std::string end = "Connection: close\r\n\r\n";
+  expect("POST", "", end, "401", "authentication_error");
+  expect("POST", "", "Sec-Fetch-Site: cross-site\r\n" + end, "403", "permission_error");
+  expect("POST", "", key + end, "503", "overloaded_error");  // the model is being loaded
+  load();
+  expect("GET", "", key + end, "405", "invalid_request_error");
+  expect("POST", "/nowhere", key + end, "404", "not_found_error");
+  expect("POST", "", key + large, "413", "request_too_large");
+  expect("POST", "/count_tokens", key + "Content-Length: x\r\n\r\n", "400", "invalid_request_error");
+}
+
 TEST_F(ServerTest, PagesElsewhereCanOnlyOpenTheChat) {
   start();
   load();
