@@ -18,17 +18,14 @@ OutputParser::OutputParser(std::shared_ptr<const Tokenizer> tokenizer, OutputOpt
                            std::span<const int32_t> prompt)
     : tokenizer_(std::move(tokenizer)),
       options_(std::move(options)),
-      thought_begin_(tokenizer_->find("<|channel>")),
-      thought_end_(tokenizer_->find("<channel|>")),
+      thought_(*tokenizer_),
       call_begin_(tokenizer_->find("<|tool_call>")),
       call_end_(tokenizer_->find("<tool_call|>")) {
   for (const char* const end : {"<turn|>", "<|turn>", "<|tool_response>", "<eos>"})
     if (const int32_t id = tokenizer_->find(end); id >= 0) ends_.push_back(id);
   begin(Part::content);
-  const auto is_thought_marker = [&](int32_t id) { return id == thought_begin_ || id == thought_end_; };
-  const auto last = std::find_if(prompt.rbegin(), prompt.rend(), is_thought_marker);
-  if (thought_begin_ >= 0 && last != prompt.rend() && *last == thought_begin_)
-    for (const int32_t id : prompt.last(static_cast<std::size_t>(last - prompt.rbegin()) + 1)) push(id);
+  if (const auto open = thought_.open_thought(prompt))
+    for (const int32_t id : prompt.subspan(*open)) push(id);
 }
 
 void OutputParser::begin(Part part) {
@@ -45,7 +42,7 @@ OutputDelta OutputParser::push(int32_t token) {
   OutputDelta delta;
   if (stopped_) return delta;
   const bool begins_call = token == call_begin_ && options_.tool_calls && token >= 0;
-  if (begins_call || (token == thought_begin_ && token >= 0 && part_ != Part::tool_call)) {
+  if (begins_call || (token == thought_.begin && token >= 0 && part_ != Part::tool_call)) {
     end_part(delta);
     if (!stopped_) begin(begins_call ? Part::tool_call : Part::thought);
     if (begins_call) call_tokens_.push_back(token);
@@ -54,11 +51,11 @@ OutputDelta OutputParser::push(int32_t token) {
     if (!is_end) call_tokens_.push_back(token);
     if (is_end || token == call_end_) end_part(delta);
   } else if (part_ == Part::thought &&
-             (token == thought_end_ || std::ranges::find(ends_, token) != ends_.end())) {
+             (token == thought_.end || std::ranges::find(ends_, token) != ends_.end())) {
     end_part(delta);
   } else {
     add_text(decoder_->push(token), delta);
-    stopped_ = decoder_->stopped();
+    note_stop(*decoder_);
   }
   return delta;
 }
@@ -76,7 +73,7 @@ void OutputParser::end_part(OutputDelta& delta) {
     was_marked = end_tool_call(delta);
   } else {
     add_text(decoder_->finish(), delta);
-    stopped_ |= decoder_->stopped();
+    note_stop(*decoder_);
     if (in_label_ && label_ != kLabel) add_reasoning(label_, delta);
   }
   begin(Part::content);
@@ -95,7 +92,7 @@ bool OutputParser::end_tool_call(OutputDelta& delta) {
   StreamDecoder decoder(tokenizer_, options_.stop_strings, false);
   for (const int32_t token : all) add_content(decoder.push(token), delta);
   add_content(decoder.finish(), delta);
-  stopped_ |= decoder.stopped();
+  note_stop(decoder);
   return false;
 }
 
@@ -126,6 +123,12 @@ void OutputParser::add_reasoning(const std::string& text, OutputDelta& delta) {
     delta.reasoning += text.substr(0, visible);
   }
   held_newlines_ += text.substr(visible);
+}
+
+void OutputParser::note_stop(const StreamDecoder& decoder) {
+  if (!decoder.stopped()) return;
+  stopped_ = true;
+  stop_string_ = decoder.stop_string();
 }
 
 }  // namespace carat

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "chat/thought_markers.h"
 #include "chat/tool_call_text.h"
 #include "text/stream_decoder.h"
 #include "text/tokenizer.h"
@@ -42,6 +43,8 @@ class OutputParser {
   OutputDelta finish();
   /// A stop string was found in the answer; nothing more will come.
   bool stopped() const { return stopped_; }
+  /// The one that was found; empty before.
+  const std::string& stop_string() const { return stop_string_; }
   /// Whether a thought is open, such as for a budget of reasoning tokens.
   bool is_thinking() const { return part_ == Part::thought; }
 
@@ -55,11 +58,13 @@ class OutputParser {
   void add_text(const std::string& text, OutputDelta& delta);
   void add_content(const std::string& text, OutputDelta& delta);
   void add_reasoning(const std::string& text, OutputDelta& delta);
+  void note_stop(const StreamDecoder& decoder);
 
   std::shared_ptr<const Tokenizer> tokenizer_;
   OutputOptions options_;
-  int32_t thought_begin_, thought_end_, call_begin_, call_end_;  // -1: not in this vocabulary
-  std::vector<int32_t> ends_;  // tokens behind which nothing of a part goes on
+  ThoughtMarkers thought_;
+  int32_t call_begin_, call_end_;  // -1: not in this vocabulary
+  std::vector<int32_t> ends_;      // tokens behind which nothing of a part goes on
 
   Part part_ = Part::content;
   std::unique_ptr<StreamDecoder> decoder_;  // of the part
@@ -69,6 +74,7 @@ class OutputParser {
   std::string label_;          // the part of it that has come
   std::string held_newlines_;  // at the end of the reasoning so far
   bool stopped_ = false;
+  std::string stop_string_;
 };
 
 }  // namespace carat

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/utf8.h"
+#include "chat/thought_markers.h"
 #include "grammar/compiled_grammar.h"
 #include "grammar/grammar.h"
 #include "grammar/json_schema.h"
@@ -35,11 +36,8 @@ SchemaError::SchemaError(ErrorKind kind, std::string keyword, std::string place,
     : Error(kind, message_of(keyword, place, what)), keyword_(std::move(keyword)), place_(std::move(place)) {}
 
 Thinking thinking_behind(std::span<const int32_t> prompt, const Tokenizer& tokenizer, bool may_think) {
-  const int32_t begin = tokenizer.find("<|channel>"), end = tokenizer.find("<channel|>");
-  const auto is_marker = [&](int32_t id) { return id == begin || id == end; };
-  const auto last = std::find_if(prompt.rbegin(), prompt.rend(), is_marker);
-  const bool is_open = begin >= 0 && end >= 0 && last != prompt.rend() && *last == begin;
-  return is_open ? Thinking::open : may_think ? Thinking::allowed : Thinking::off;
+  if (ThoughtMarkers(tokenizer).open_thought(prompt)) return Thinking::open;
+  return may_think ? Thinking::allowed : Thinking::off;
 }
 
 struct GrammarCompiler::State {
@@ -94,12 +92,11 @@ std::shared_ptr<const Grammar> GrammarCompiler::State::get(std::string key, Thin
 }
 
 Node GrammarCompiler::State::add_thought(Program& program, Thinking thinking, Node body) const {
-  const int32_t begin = find("<|channel>"), end = find("<channel|>");
-  const bool can_think = begin >= 0 && end >= 0;
-  if (thinking == Thinking::off || (thinking == Thinking::allowed && !can_think)) return body;
-  if (!can_think) fail(ErrorKind::unsupported, "the vocabulary has no tokens for thoughts");
-  const Node thought = program.thought(program.token(end, body));
-  return thinking == Thinking::open ? thought : program.choice({body, program.token(begin, thought)});
+  const ThoughtMarkers markers(*vocabulary->tokenizer);
+  if (thinking == Thinking::off || (thinking == Thinking::allowed && !markers.known())) return body;
+  if (!markers.known()) fail(ErrorKind::unsupported, "the vocabulary has no tokens for thoughts");
+  const Node thought = program.thought(program.token(markers.end, body));
+  return thinking == Thinking::open ? thought : program.choice({body, program.token(markers.begin, thought)});
 }
 
 std::vector<int32_t> GrammarCompiler::State::ends_of_answer() const {

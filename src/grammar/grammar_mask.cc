@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "grammar/compiled_grammar.h"
+#include "grammar/reply_paths.h"
 #include "grammar/state_sets.h"
 
 namespace carat {
@@ -14,7 +15,7 @@ using grammar::SetId;
 using grammar::StateSets;
 
 constexpr std::size_t kMostSets = 8192;  // about a kilobyte each
-constexpr std::size_t kMostPaths = 16, kMostDrafts = 64, kKeptMasks = 8;
+constexpr std::size_t kKeptMasks = 8;
 
 class GrammarMask final : public TokenMask {
  public:
@@ -24,24 +25,11 @@ class GrammarMask final : public TokenMask {
   void allow_after(std::span<const int32_t> reply, std::span<uint32_t> allowed) override;
 
  private:
-  /// A reply and the states in it. Calls mostly come with one token more than before, or with the reply of
-  /// another sample.
-  struct Path {
-    std::vector<int32_t> tokens;
-    std::vector<SetId> sets{StateSets::kStart};  // sets[i]: after i tokens
-    uint64_t used = 0;
-
-    std::size_t shared_with(std::span<const int32_t> reply) const {
-      return static_cast<std::size_t>(std::ranges::mismatch(tokens, reply).in1 - tokens.begin());
-    }
-    void shorten(std::size_t count) { tokens.resize(count), sets.resize(count + 1); }
-  };
   struct KeptMask {
     SetId set = StateSets::kDead;
     std::vector<uint32_t> words;
   };
 
-  Path& path_along(std::span<const int32_t> reply);
   SetId state_after(std::span<const int32_t> reply);
   SetId step(SetId set, int32_t token);
   void fill(SetId set, std::span<uint32_t> allowed);
@@ -50,8 +38,7 @@ class GrammarMask final : public TokenMask {
 
   std::shared_ptr<const Grammar> grammar_;
   StateSets sets_;
-  std::vector<Path> paths_;
-  uint64_t calls_ = 0;
+  ReplyPaths<SetId> paths_{StateSets::kStart};
   std::array<KeptMask, kKeptMasks> kept_;
   std::size_t next_kept_ = 0;
 };
@@ -73,36 +60,8 @@ void GrammarMask::allow_after(std::span<const int32_t> reply, std::span<uint32_t
   kept_[next_kept_++ % kKeptMasks] = {set, {allowed.begin(), allowed.end()}};
 }
 
-/// The path that shares most with the reply, cut to that. What would be lost of a path of another sample goes
-/// on in a path of its own.
-GrammarMask::Path& GrammarMask::path_along(std::span<const int32_t> reply) {
-  if (paths_.empty()) paths_.emplace_back();
-  const auto shared = [&](const Path& path) { return path.shared_with(reply); };
-  auto best = std::ranges::max_element(paths_, {}, shared);
-  const std::size_t common = shared(*best);
-  if (best->tokens.size() > common + kMostDrafts) {
-    Path copy = *best;
-    copy.shorten(common);
-    if (paths_.size() < kMostPaths) {
-      best = paths_.insert(paths_.end(), std::move(copy));
-    } else {
-      best = std::ranges::min_element(paths_, {}, &Path::used);
-      *best = std::move(copy);
-    }
-  }
-  best->shorten(common);
-  best->used = ++calls_;
-  return *best;
-}
-
 SetId GrammarMask::state_after(std::span<const int32_t> reply) {
-  Path& path = path_along(reply);
-  for (std::size_t i = path.tokens.size(); i < reply.size(); ++i) {
-    const SetId next = step(path.sets.back(), reply[i]);
-    path.tokens.push_back(reply[i]);
-    path.sets.push_back(next);
-  }
-  return path.sets.back();
+  return paths_.after(reply, [this](SetId set, int32_t token) { return step(set, token); });
 }
 
 SetId GrammarMask::step(SetId set, int32_t token) {

@@ -6,7 +6,6 @@
 
 #include "chat/json.h"
 #include "grammar/grammar.h"
-#include "server/chat_thinking.h"
 
 namespace carat {
 namespace {
@@ -18,10 +17,9 @@ std::string json_text(const Value& value) { return jinja::to_json(value).bytes()
 
 /// What may stand before the answer.
 Thinking thinking_of(const ChatRequest& request, std::span<const int32_t> prompt, const ServedModel& model) {
-  if (ends_inside_thought(prompt, *model.tokenizer)) return Thinking::open;
   const Value* variable = request.conversation.variables.find("enable_thinking");
   const bool wanted = request.thinking.value_or(variable && variable->truth());
-  return wanted && model.chat_template->can_think() ? Thinking::allowed : Thinking::off;
+  return thinking_behind(prompt, *model.tokenizer, wanted && model.chat_template->can_think());
 }
 
 /// All tools, or the one that the client names.

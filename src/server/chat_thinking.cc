@@ -3,30 +3,34 @@
 #include <algorithm>
 #include <utility>
 
+#include "chat/thought_markers.h"
+#include "grammar/reply_paths.h"
+
 namespace carat {
 namespace {
 
+/// Behind some tokens of a reply.
+struct Thought {
+  bool open;
+  int used;  // tokens of all thoughts so far
+};
+
 class ThinkingLimit final : public TokenMask {
  public:
-  ThinkingLimit(int budget, int32_t begin, int32_t end, bool begins_open,
-                std::shared_ptr<TokenMask> otherwise)
+  ThinkingLimit(int budget, ThoughtMarkers markers, bool begins_open, std::shared_ptr<TokenMask> otherwise)
       : budget_(budget),
-        begin_(begin),
-        end_(end),
-        begins_open_(begins_open),
+        markers_(markers),
+        thoughts_({.open = begins_open, .used = 0}),
         otherwise_(std::move(otherwise)) {}
 
   void allow_after(std::span<const int32_t> reply, std::span<uint32_t> allowed) override {
-    bool open = begins_open_;
-    int used = 0;  // by all thoughts of the reply
-    for (const int32_t token : reply) {
-      if (token == begin_) open = true;
-      if (token == end_) open = false;
-      used += open ? 1 : 0;
-    }
-    const auto id = static_cast<std::size_t>(end_);
-    if (open && used >= budget_)
-      allowed[id / 32] |= 1u << id % 32;
+    const Thought thought = thoughts_.after(reply, [this](Thought before, int32_t token) {
+      const bool open = token == markers_.begin || (before.open && token != markers_.end);
+      return Thought{.open = open, .used = before.used + (open ? 1 : 0)};
+    });
+    const auto end = static_cast<std::size_t>(markers_.end);
+    if (thought.open && thought.used >= budget_)
+      allowed[end / 32] |= 1u << end % 32;
     else if (otherwise_)
       otherwise_->allow_after(reply, allowed);
     else
@@ -35,27 +39,20 @@ class ThinkingLimit final : public TokenMask {
 
  private:
   const int budget_;
-  const int32_t begin_, end_;
-  const bool begins_open_;
+  const ThoughtMarkers markers_;
+  ReplyPaths<Thought> thoughts_;
   const std::shared_ptr<TokenMask> otherwise_;
 };
 
 }  // namespace
 
-bool ends_inside_thought(std::span<const int32_t> prompt, const Tokenizer& tokenizer) {
-  const int32_t begin = tokenizer.find("<|channel>"), end = tokenizer.find("<channel|>");
-  const auto is_marker = [&](int32_t id) { return id >= 0 && (id == begin || id == end); };
-  const auto last = std::find_if(prompt.rbegin(), prompt.rend(), is_marker);
-  return last != prompt.rend() && *last == begin;
-}
-
 std::shared_ptr<TokenMask> limit_thinking(int budget, const Tokenizer& tokenizer,
                                           std::span<const int32_t> prompt,
                                           std::shared_ptr<TokenMask> otherwise) {
-  const int32_t begin = tokenizer.find("<|channel>"), end = tokenizer.find("<channel|>");
-  if (begin < 0 || end < 0) return otherwise;
-  const bool begins_open = ends_inside_thought(prompt, tokenizer);
-  return std::make_shared<ThinkingLimit>(budget, begin, end, begins_open, std::move(otherwise));
+  const ThoughtMarkers markers(tokenizer);
+  if (!markers.known()) return otherwise;
+  return std::make_shared<ThinkingLimit>(budget, markers, markers.open_thought(prompt).has_value(),
+                                         std::move(otherwise));
 }
 
 }  // namespace carat

@@ -9,9 +9,6 @@
 
 namespace carat {
 
-/// Whether the reply begins inside a thought that the prompt has opened.
-bool ends_inside_thought(std::span<const int32_t> prompt, const Tokenizer& tokenizer);
-
 /// Allows what `otherwise` does, or everything when that is null, until a reply has `budget` tokens of
 /// reasoning; then only the end of the thought. `otherwise` itself when the vocabulary knows no thoughts.
 /// `prompt` may end inside a thought.

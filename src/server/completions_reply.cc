@@ -41,7 +41,8 @@ struct Completion {
     json.object([&] {
       json.field("index", choice).field("text", text).name("logprobs");
       if (request.options.logprobs && !tokens.empty())
-        write_completion_logprobs(tokens, *model->tokenizer, offset, json);
+        write_completion_logprobs(tokens, *model->tokenizer, request.options.skip_special_tokens, offset,
+                                  json);
       else
         json.null();
       json.name("finish_reason");

@@ -6,11 +6,6 @@
 #include "server/reply_id.h"
 
 namespace carat {
-namespace {
-
-constexpr std::size_t kStopStringTokens = 2048;
-
-}  // namespace
 
 ReplyChoice::ReplyChoice(std::size_t index, const ReplyReading& reading, std::span<const int32_t> prompt)
     : reading_(reading) {
@@ -39,11 +34,6 @@ std::optional<ReplyDelta> ReplyChoice::read(Event event) {
 
 void ReplyChoice::add_token(Event& event) {
   delta_.tokens.push_back({event.token, std::move(event.logprobs)});
-  if (!reading_.output.stop_strings.empty()) {
-    if (last_tokens_.size() >= 2 * kStopStringTokens)
-      last_tokens_.erase(last_tokens_.begin(), last_tokens_.end() - kStopStringTokens);
-    last_tokens_.push_back(event.token);
-  }
   if (!parser_) return add({decoder_->push(event.token), {}, {}});
   const bool was_thinking = parser_->is_thinking();
   OutputDelta text = parser_->push(event.token);
@@ -69,7 +59,8 @@ void ReplyChoice::end(const Finish& finish) {
                : finish.reason == FinishReason::length ? ReplyEndReason::length
                                                        : ReplyEndReason::stop;
   if (end.reason == ReplyEndReason::stop && has_calls_) end.reason = ReplyEndReason::tool_calls;
-  if (cut_ == ReplyEndReason::stop) end.stop_string = found_stop_string();
+  if (cut_ == ReplyEndReason::stop)
+    end.stop_string = parser_ ? parser_->stop_string() : decoder_->stop_string();
   end.prompt_tokens = finish.usage.prompt_tokens;
   end.cached_tokens = finish.usage.cached_tokens;
   end.reply_tokens = reply_tokens_;
@@ -78,20 +69,6 @@ void ReplyChoice::end(const Finish& finish) {
   end.first_token_s = finish.first_token_s;
   end.total_s = finish.total_s;
   delta_.end = end;
-}
-
-/// The text was cut where the first stop string ended; it still stands at the end of the tokens.
-std::string ReplyChoice::found_stop_string() const {
-  const std::string text = reading_.tokenizer->decode(last_tokens_, false);
-  std::string found;
-  std::size_t latest = 0;
-  for (const std::string& stop : reading_.output.stop_strings) {
-    const std::size_t at = text.rfind(stop);
-    if (at == text.npos || (at + stop.size() <= latest && !found.empty())) continue;
-    latest = at + stop.size();
-    found = stop;
-  }
-  return found;
 }
 
 }  // namespace carat

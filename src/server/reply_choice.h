@@ -70,14 +70,12 @@ class ReplyChoice {
   void add_token(Event& event);
   void add(OutputDelta text);
   void end(const Finish& finish);
-  std::string found_stop_string() const;
 
   ReplyReading reading_;
   std::optional<OutputParser> parser_;
   std::optional<StreamDecoder> decoder_;
   ReplyDelta delta_;
   std::optional<ReplyEndReason> cut_;
-  std::vector<int32_t> last_tokens_;  // enough of them to find a stop string again
   int reply_tokens_ = 0, reasoning_tokens_ = 0;
   bool has_calls_ = false;
 };

@@ -65,7 +65,7 @@ void write_chat_logprobs(std::span<const ReplyToken> tokens, const Tokenizer& to
 }
 
 void write_completion_logprobs(std::span<const ReplyToken> tokens, const Tokenizer& tokenizer,
-                               std::size_t& offset, JsonText& json) {
+                               bool skip_special, std::size_t& offset, JsonText& json) {
   json.object([&] {
     json.name("tokens").array([&] {
       for (const ReplyToken& token : tokens) json.text(completion_name(token.id, tokenizer));
@@ -79,7 +79,8 @@ void write_completion_logprobs(std::span<const ReplyToken> tokens, const Tokeniz
     json.name("text_offset").array([&] {
       for (const ReplyToken& token : tokens) {
         json.integer(static_cast<int64_t>(offset));
-        offset += count_characters(tokenizer.token_bytes(token.id));
+        const bool is_shown = !skip_special || !tokenizer.is_special(token.id);
+        if (is_shown) offset += count_characters(tokenizer.token_bytes(token.id));
       }
     });
   });

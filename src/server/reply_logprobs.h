@@ -14,9 +14,9 @@ namespace carat {
 void write_chat_logprobs(std::span<const ReplyToken> tokens, const Tokenizer& tokenizer, JsonText& json);
 
 /// The object {tokens, token_logprobs, top_logprobs, text_offset} of a completion. `offset`, the characters
-/// of the text before these tokens, is moved behind them.
+/// of the text before these tokens, is moved behind them; `skip_special`: special tokens have no text.
 void write_completion_logprobs(std::span<const ReplyToken> tokens, const Tokenizer& tokenizer,
-                               std::size_t& offset, JsonText& json);
+                               bool skip_special, std::size_t& offset, JsonText& json);
 
 /// Code points of valid UTF-8.
 std::size_t count_characters(std::string_view text);

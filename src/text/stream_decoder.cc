@@ -44,7 +44,10 @@ std::string StreamDecoder::release(bool at_end) {
   for (const std::string& stop : stop_strings_) {
     if (const std::size_t begin = pending_.find(stop); begin != std::string::npos) {
       const std::size_t end = begin + stop.size();
-      if (end < stop_end || (end == stop_end && begin < stop_begin)) stop_begin = begin, stop_end = end;
+      if (end < stop_end || (end == stop_end && begin < stop_begin)) {
+        stop_begin = begin, stop_end = end;
+        stop_string_ = stop;
+      }
     }
     std::size_t prefix = std::min(stop.size() - 1, pending_.size());
     while (prefix > keep && !pending_.ends_with(std::string_view(stop).substr(0, prefix))) --prefix;

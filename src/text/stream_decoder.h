@@ -25,6 +25,8 @@ class StreamDecoder {
   std::string finish();
   /// A stop string was found; all text before it has been returned and nothing more will be.
   bool stopped() const { return stopped_; }
+  /// The one that was found; empty before.
+  const std::string& stop_string() const { return stop_string_; }
 
  private:
   std::string release(bool at_end);
@@ -33,6 +35,7 @@ class StreamDecoder {
   std::vector<std::string> stop_strings_;
   bool skip_special_;
   bool stopped_ = false;
+  std::string stop_string_;
   ByteRun run_;          // byte pieces whose text is not certain yet
   std::string pending_;  // valid text that may begin a stop string
 };

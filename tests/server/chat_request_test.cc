@@ -204,7 +204,7 @@ TEST_F(ChatRequests, ADeepOrHugeBodyIsRefused) {
 TEST_F(ChatRequests, AThoughtIsClosedAtItsBudget) {
   const int32_t begin = model_.tokenizer->find("<|channel>"), end = model_.tokenizer->find("<channel|>");
   const int32_t other = model_.tokenizer->find("a");
-  const auto mask = limit_thinking(3, *model_.tokenizer, {}, nullptr);
+  auto mask = limit_thinking(3, *model_.tokenizer, {}, nullptr);
   const auto allowed = [&](const std::vector<int32_t>& reply) {
     std::vector<uint32_t> bits(static_cast<std::size_t>(model_.vocab) / 32 + 1);
     mask->allow_after(reply, bits);
@@ -217,8 +217,12 @@ TEST_F(ChatRequests, AThoughtIsClosedAtItsBudget) {
   EXPECT_EQ(allowed({begin, other}), std::pair(true, true));
   EXPECT_EQ(allowed({begin, other, other}), std::pair(false, true));
   EXPECT_EQ(allowed({begin, other, other, end}), std::pair(true, true));
+  EXPECT_EQ(allowed({begin, other}), std::pair(true, true));  // as after a draft that was dropped
+  EXPECT_EQ(allowed({begin, end, begin, other}), std::pair(false, true));
   const std::vector<int32_t> open_prompt = {begin};
-  EXPECT_NE(limit_thinking(3, *model_.tokenizer, open_prompt, nullptr), nullptr);
+  mask = limit_thinking(3, *model_.tokenizer, open_prompt, nullptr);
+  EXPECT_EQ(allowed({other, other}), std::pair(true, true));
+  EXPECT_EQ(allowed({other, other, other}), std::pair(false, true));
 }
 
 }  // namespace
