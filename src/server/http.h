@@ -49,7 +49,7 @@ class HttpExchange {
   virtual void begin_stream(HttpResponse head) = 0;
   virtual void write(std::string bytes) = 0;
   virtual void end() = 0;
-  /// Closes the connection, so that the client sees that the stream is not whole.
+  /// Sends what was written and closes the connection, so that the client sees that the stream is not whole.
   virtual void abort() = 0;
 
   /// Bytes given to write() that the client has not taken yet.

@@ -88,7 +88,16 @@ void HttpParser::next() {
   beast_->parser.header_limit(static_cast<std::uint32_t>(limits_.header_bytes));
   beast_->parser.body_limit(limits_.body_bytes);
   request_.reset();
+  skip_line_ends();
 }
+
+void HttpParser::feed(std::string_view bytes) {
+  input_.append(bytes);
+  if (!request_) skip_line_ends();
+}
+
+/// Some clients end a body with one; it is no beginning of a request.
+void HttpParser::skip_line_ends() { input_.erase(0, input_.find_first_not_of("\r\n")); }
 
 bool HttpParser::keep_alive() const { return beast_->parser.keep_alive(); }
 bool HttpParser::is_http_1_1() const { return beast_->parser.get().version() >= 11; }
@@ -112,7 +121,6 @@ HttpParser::State HttpParser::fail_with(int status, std::string message) {
 HttpParser::State HttpParser::parse() {
   if (failed_status_ != 0) return State::failed;
   auto& parser = beast_->parser;
-  if (!request_) input_.erase(0, input_.find_first_not_of("\r\n"));  // some end a body with a line end
   while (!parser.is_done() && !input_.empty()) {
     boost::system::error_code error;
     const std::size_t used = parser.put(boost::asio::buffer(input_), error);

@@ -20,8 +20,8 @@ class HttpParser {
   HttpParser(const HttpParser&) = delete;
   HttpParser& operator=(const HttpParser&) = delete;
 
-  void feed(std::string_view bytes) { input_.append(bytes); }
-  /// Bytes that no request has used yet.
+  void feed(std::string_view bytes);
+  /// Bytes of requests that no request has used yet.
   std::size_t buffered() const { return input_.size(); }
 
   enum class State {
@@ -55,6 +55,7 @@ class HttpParser {
   struct Beast;
 
   State read_head();
+  void skip_line_ends();
 
   const Limits limits_;
   std::string input_;

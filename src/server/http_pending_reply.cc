@@ -23,6 +23,14 @@ class PendingReply::Exchange final : public HttpExchange {
   const std::shared_ptr<PendingReply> reply_;
 };
 
+PendingReply::Output PendingReply::Output::whole(HttpResponse response) {
+  Output output;
+  output.bytes = std::exchange(response.body, {});
+  output.head = std::move(response);
+  output.ended = true;
+  return output;
+}
+
 PendingReply::PendingReply(std::function<void()> wake, std::size_t most_unsent_bytes)
     : wake_(std::move(wake)), most_unsent_bytes_(most_unsent_bytes) {}
 
@@ -35,8 +43,7 @@ void PendingReply::respond(HttpResponse response) {
   const std::lock_guard lock(mutex_);
   if (!wake_ || stage_ != Stage::nothing) return;
   unsent_bytes_ = response.body.size();
-  next_.bytes = std::exchange(response.body, {});
-  next_.head = std::move(response);
+  next_ = Output::whole(std::move(response));
   unneeded = std::exchange(gone_, nullptr);
   end_locked(false);
 }
@@ -54,11 +61,11 @@ void PendingReply::begin_stream(HttpResponse head) {
 
 void PendingReply::write(std::string bytes) {
   const std::lock_guard lock(mutex_);
-  if (!wake_ || stage_ != Stage::stream || next_.aborted) return;
+  if (!wake_ || stage_ != Stage::stream || next_.overrun) return;
   unsent_bytes_ += bytes.size();
   next_.bytes += bytes;
   // Nobody is told here: the route might hold a lock of its own. The connection closes this reply.
-  next_.aborted = unsent_bytes_ > most_unsent_bytes_;
+  next_.overrun = unsent_bytes_ > most_unsent_bytes_;
   wake_();
 }
 
@@ -73,7 +80,7 @@ void PendingReply::end(bool aborted) {
 void PendingReply::end_locked(bool aborted) {
   stage_ = Stage::ended;
   next_.ended = true;
-  next_.aborted = next_.aborted || aborted;
+  next_.aborted = aborted;
   wake_();
 }
 
@@ -109,12 +116,13 @@ PendingReply::Output PendingReply::take() {
   next_.stream = output.stream;
   next_.ended = output.ended;
   next_.aborted = output.aborted;
+  next_.overrun = output.overrun;
   return output;
 }
 
-bool PendingReply::is_aborted() const {
+bool PendingReply::is_overrun() const {
   const std::lock_guard lock(mutex_);
-  return next_.aborted;
+  return next_.overrun;
 }
 
 void PendingReply::count_sent(std::size_t bytes) {

@@ -26,12 +26,15 @@ class PendingReply : public std::enable_shared_from_this<PendingReply> {
     bool stream = false;
     std::string bytes;
     bool ended = false;    // nothing comes behind `bytes`
-    bool aborted = false;  // the route wants no more of it, or the client reads too slowly
+    bool aborted = false;  // ended without being whole
+    bool overrun = false;  // the client reads too slowly: not even `bytes` is worth sending
+
+    static Output whole(HttpResponse response);
   };
   /// What has come since the last call.
   Output take();
-  /// Whether it ends without being whole.
-  bool is_aborted() const;
+  /// Whether the client reads too slowly.
+  bool is_overrun() const;
   /// So many payload bytes of what was taken are with the client.
   void count_sent(std::size_t bytes);
   /// The client has left, or the reply is over: what routes still say is dropped, `wake` isn't called any

@@ -7,6 +7,7 @@
 #include <array>
 #include <boost/asio.hpp>
 #include <boost/asio/ssl.hpp>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -31,6 +32,7 @@ using net::awaitable;
 constexpr std::size_t kReadBytes = 8 << 10;
 constexpr std::size_t kMostUnparsedBytes = 64 << 10;  // beyond a head: requests sent ahead
 constexpr std::chrono::seconds kLinger{5};            // for a client that sends a body nobody wants
+const HttpError kTooLong{.status = 504, .message = "the reply took longer than this server allows"};
 
 auto returning(Failure& failure) { return net::redirect_error(net::use_awaitable, failure); }
 
@@ -46,6 +48,8 @@ class Transport {
   virtual awaitable<std::size_t> write(net::const_buffer from, Failure& failure) {
     return socket_.async_write_some(from, returning(failure));
   }
+  /// Bytes that have come and wait to be read.
+  std::size_t unread() { return socket_.available(ignored_); }
   void end_writing() { socket_.shutdown(net::socket_base::shutdown_send, ignored_); }
   void close() { socket_.close(ignored_); }
 
@@ -74,27 +78,48 @@ class TlsTransport final : public Transport {
   net::ssl::stream<Socket&> stream_;
 };
 
+class Connection;
+
+/// A network thread and its connections.
+struct Loop {
+  std::mutex mutex;
+  std::set<Connection*> connections;
+  net::io_context context{1};  // connections end with it
+  net::executor_work_guard<net::io_context::executor_type> guard{context.get_executor()};
+  std::thread thread;
+};
+
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(HttpServing& server, std::unique_ptr<Transport> transport, net::io_context& context)
+  Connection(HttpServing& server, std::unique_ptr<Transport> transport, Loop& loop)
       : server_(server),
         options_(server.options),
-        context_(context),
+        loop_(loop),
         transport_(std::move(transport)),
         parser_({options_.most_header_bytes, options_.most_body_bytes}),
-        event_(context),
-        room_(context),
-        write_limit_(context) {
+        event_(loop.context),
+        room_(loop.context),
+        write_limit_(loop.context),
+        claim_(std::in_place, server) {
     ++server_.connections;
+    const std::lock_guard lock(loop_.mutex);
+    loop_.connections.insert(this);
   }
-  ~Connection() { --server_.connections; }
+  ~Connection() {
+    --server_.connections;
+    const std::lock_guard lock(loop_.mutex);
+    loop_.connections.erase(this);
+  }
 
   awaitable<void> serve();
+  /// Has drain() wait for a request that nobody has looked at yet.
+  void claim_unread() {
+    if (!claim_ && transport_->unread() > 0) claim_.emplace(server_);
+  }
 
  private:
   awaitable<void> read_all();
   awaitable<void> wait(Clock::time_point deadline);
-  awaitable<bool> open();
   awaitable<bool> read_head();
   awaitable<bool> read_past(HttpParser::State state, Clock::time_point deadline);
   awaitable<bool> serve_request();
@@ -102,8 +127,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   awaitable<bool> send_refusal(HttpResponse response, ActiveRequest& active);
   awaitable<bool> answer(ActiveRequest& active);
   awaitable<bool> send_reply(ActiveRequest& active);
-  awaitable<bool> send_timeout(ActiveRequest& active);
-  std::string framed(PendingReply::Output& output, ActiveRequest& active);
   awaitable<bool> write(std::string_view bytes);
   awaitable<void> linger();
   void notice();
@@ -114,23 +137,26 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   HttpServing& server_;
   const HttpOptions& options_;
-  net::io_context& context_;
+  Loop& loop_;
   const std::unique_ptr<Transport> transport_;
   HttpParser parser_;
   net::steady_timer event_, room_, write_limit_;
+  std::optional<DrainClaim> claim_;  // from the first byte of a request to the end of its reply
   bool peer_gone_ = false, discarding_ = false, closed_ = false, served_any_ = false;
 
   // Of the request being served:
   std::shared_ptr<const HttpRouter> router_;
   const HttpRoute* route_ = nullptr;
   std::shared_ptr<PendingReply> reply_;
-  bool chunked_ = false, keep_alive_ = false, is_event_stream_ = false;
 };
 
 awaitable<void> Connection::serve() {
   try {
-    if (co_await open()) {
-      net::co_spawn(context_, [c = shared_from_this()] { return c->read_all(); }, net::detached);
+    close_after(options_.header_timeout);
+    const bool opened = co_await transport_->open();
+    write_limit_.cancel();
+    if (opened) {
+      net::co_spawn(loop_.context, [c = shared_from_this()] { return c->read_all(); }, net::detached);
       while (co_await serve_request()) served_any_ = true;
     }
   } catch (const std::exception&) {  // out of memory: this connection ends, the others go on
@@ -138,6 +164,7 @@ awaitable<void> Connection::serve() {
   closed_ = true;
   room_.cancel();
   transport_->close();
+  claim_.reset();
 }
 
 /// Feeds the parser. Pauses when the client sends more ahead than anyone needs.
@@ -164,13 +191,14 @@ awaitable<void> Connection::read_all() {
 /// Until something happens, or the deadline. Whoever waits checks again what it waits for.
 awaitable<void> Connection::wait(Clock::time_point deadline) {
   Failure ignored;
+  room_.cancel();  // parsing may have made some
   event_.expires_at(deadline);
   co_await event_.async_wait(returning(ignored));
 }
 
-/// The route has said something. An abort ends also a write that the client doesn't take.
+/// The route has said something. Too much of it ends also a write that the client doesn't take.
 void Connection::notice() {
-  if (reply_->is_aborted()) transport_->close();
+  if (reply_->is_overrun()) transport_->close();
   event_.cancel();
 }
 
@@ -182,27 +210,21 @@ void Connection::close_after(std::chrono::milliseconds time) {
   });
 }
 
-awaitable<bool> Connection::open() {
-  close_after(options_.header_timeout);
-  const bool opened = co_await transport_->open();
-  write_limit_.cancel();
-  co_return opened;
-}
-
 /// False when there is no further request.
 awaitable<bool> Connection::read_head() {
   const auto deadline = after(served_any_ ? options_.idle_timeout : options_.header_timeout);
   while (parser_.buffered() == 0) {
     if (peer_gone_ || Clock::now() >= deadline) co_return false;
+    if (transport_->unread() == 0) claim_.reset();
     co_await wait(deadline);
   }
+  if (!claim_) claim_.emplace(server_);
   co_return co_await read_past(HttpParser::State::head, after(options_.header_timeout));
 }
 
 /// Until the parser's state is another one than `state`. False when the client has left before.
 awaitable<bool> Connection::read_past(HttpParser::State state, Clock::time_point deadline) {
   while (parser_.parse() == state) {
-    room_.cancel();
     if (peer_gone_) co_return false;
     if (Clock::now() >= deadline) {
       parser_.fail_with(408, "the request took too long to arrive");
@@ -217,6 +239,7 @@ awaitable<bool> Connection::read_past(HttpParser::State state, Clock::time_point
 awaitable<bool> Connection::serve_request() {
   if (!co_await read_head()) co_return false;
   ActiveRequest active(server_, parser_.head());
+  active.is_http_1_1 = parser_.is_http_1_1();
   std::optional<HttpResponse> refused = refuse(active.head());
   if (!refused) {
     const bool waits = parser_.expects_continue() && parser_.buffered() == 0;
@@ -247,18 +270,17 @@ std::optional<HttpResponse> Connection::refuse(const HttpRequest& head) {
 /// Says no before the body was read, which the client may be in the middle of sending.
 awaitable<bool> Connection::send_refusal(HttpResponse response, ActiveRequest& active) {
   const bool whole = parser_.parse() == HttpParser::State::done;
-  PendingReply::Output output{.head = std::move(response), .bytes = {}, .ended = true};
-  output.bytes = std::exchange(output.head->body, {});
-  keep_alive_ = whole && may_keep_alive();
+  PendingReply::Output output = PendingReply::Output::whole(std::move(response));
+  active.keep_alive = whole && may_keep_alive();
   active.outcome.body_bytes = output.bytes.size();
-  active.outcome.whole = co_await write(framed(output, active));
+  active.outcome.whole = co_await write(active.framed(output));
   if (active.outcome.whole && !whole) co_await linger();
-  co_return active.outcome.whole&& keep_alive_;
+  co_return active.keep_alive&& active.outcome.whole;
 }
 
 awaitable<bool> Connection::answer(ActiveRequest& active) {
-  keep_alive_ = may_keep_alive();
-  const auto wake = [weak = weak_from_this(), &context = context_] {
+  active.keep_alive = may_keep_alive();
+  const auto wake = [weak = weak_from_this(), &context = loop_.context] {
     net::post(context, [weak] {
       if (const auto connection = weak.lock()) connection->notice();
     });
@@ -288,10 +310,10 @@ awaitable<bool> Connection::send_reply(ActiveRequest& active) {
   std::string ping;
   for (;;) {
     PendingReply::Output output = reply_->take();
-    if (output.aborted || peer_gone_) co_return false;
+    if (output.overrun || peer_gone_) co_return false;
     if (output.head && output.stream) ping = chunk(output.head->ping);
     const std::size_t count = output.bytes.size();
-    const std::string bytes = framed(output, active);
+    const std::string bytes = active.framed(output);
     if (!bytes.empty()) {
       if (!co_await write(bytes)) co_return false;
       reply_->count_sent(count);
@@ -300,13 +322,19 @@ awaitable<bool> Connection::send_reply(ActiveRequest& active) {
     }
     const bool head_only = active.head().method == "HEAD" && active.outcome.status != 0;
     if (output.ended || head_only) {
-      active.outcome.whole = true;
-      co_return keep_alive_;
+      active.outcome.whole = !output.aborted;
+      co_return !output.aborted && active.keep_alive;
     }
     if (!bytes.empty()) continue;
     const auto now = Clock::now();
-    if (now >= limit) co_return co_await send_timeout(active);
-    if (ping.empty() || !chunked_) {
+    if (now >= limit) {
+      reply_->close();  // tells the route that nobody wants it any more
+      const bool begun = active.outcome.status != 0;
+      const std::string end = active.framed_failure(kTooLong);
+      active.outcome.whole = co_await write(end) && !begun;
+      co_return false;
+    }
+    if (ping.empty() || !active.is_chunked()) {
       co_await wait(limit);
     } else if (now >= sent + options_.ping_interval) {
       if (!co_await write(ping)) co_return false;
@@ -315,43 +343,6 @@ awaitable<bool> Connection::send_reply(ActiveRequest& active) {
       co_await wait(std::min(limit, sent + options_.ping_interval));
     }
   }
-}
-
-/// The reply has taken too long: its route is told that nobody wants it any more, the client what happened.
-awaitable<bool> Connection::send_timeout(ActiveRequest& active) {
-  reply_->close();
-  keep_alive_ = false;
-  const HttpResponse late = error_response(
-      {.status = 504, .message = "the reply took longer than this server allows"}, active.head().path);
-  if (active.outcome.status == 0) {
-    PendingReply::Output output{.head = late, .bytes = late.body, .ended = true};
-    active.outcome.whole = co_await write(framed(output, active));
-  } else if (is_event_stream_ && chunked_) {
-    co_await write(chunk("event: error\ndata: " + late.body + "\n\n") + std::string(kLastChunk));
-  }
-  co_return false;
-}
-
-/// As bytes for the wire. Keeps what the rest of the reply needs to know of its head.
-std::string Connection::framed(PendingReply::Output& output, ActiveRequest& active) {
-  std::string bytes;
-  if (output.head) {
-    server_.policy.complete(active.head(), *output.head);
-    output.head->headers.push_back({"x-request-id", active.head().id});
-    ReplyFraming framing;
-    chunked_ = output.stream && parser_.is_http_1_1();
-    keep_alive_ = keep_alive_ && !server_.draining && (chunked_ || !output.stream);
-    if (!output.stream) framing.length = output.bytes.size();
-    framing.keep_alive = keep_alive_;
-    framing.chunked = chunked_;
-    active.outcome.status = output.head->status;
-    is_event_stream_ = output.head->content_type.starts_with("text/event-stream");
-    bytes = reply_head(*output.head, framing);
-  }
-  if (active.head().method == "HEAD") return bytes;
-  bytes += chunked_ ? chunk(output.bytes) : output.bytes;
-  if (chunked_ && output.ended) bytes += kLastChunk;
-  return bytes;
 }
 
 /// False when the client is gone, or takes nothing for too long.
@@ -370,7 +361,6 @@ awaitable<bool> Connection::write(std::string_view bytes) {
 awaitable<void> Connection::linger() {
   transport_->end_writing();
   discarding_ = true;
-  room_.cancel();
   const auto deadline = after(kLinger);
   while (!peer_gone_ && Clock::now() < deadline) co_await wait(deadline);
 }
@@ -380,20 +370,15 @@ awaitable<void> Connection::linger() {
 struct HttpServer::State : HttpServing {
   using HttpServing::HttpServing;
 
-  struct Loop {
-    net::io_context context{1};
-    net::executor_work_guard<net::io_context::executor_type> guard{context.get_executor()};
-    std::thread thread;
-  };
-
   void start();
   awaitable<void> accept_all();
-  void accept(Socket socket, net::io_context& context);
-  net::io_context& next_context() { return loops[next_loop++ % loops.size()]->context; }
+  void accept(Socket socket, Loop& loop);
+  void accept_waiting();
+  Loop& next_loop() { return *loops[loops_used++ % loops.size()]; }
 
   std::optional<net::ssl::context> tls;
   std::vector<std::unique_ptr<Loop>> loops;
-  std::size_t next_loop = 0;
+  std::size_t loops_used = 0;
   std::optional<Acceptor> acceptor;  // on the first loop
 };
 
@@ -419,12 +404,12 @@ void HttpServer::State::start() {
 awaitable<void> HttpServer::State::accept_all() {
   net::steady_timer pause(loops.front()->context);
   while (acceptor->is_open()) {
-    net::io_context& context = next_context();
-    Socket socket(context);
+    Loop& loop = next_loop();
+    Socket socket(loop.context);
     Failure failure;
     co_await acceptor->async_accept(socket, returning(failure));
     if (!failure) {
-      accept(std::move(socket), context);
+      accept(std::move(socket), loop);
     } else if (acceptor->is_open()) {  // out of descriptors, most likely
       pause.expires_after(std::chrono::milliseconds(50));
       co_await pause.async_wait(returning(failure));
@@ -432,11 +417,21 @@ awaitable<void> HttpServer::State::accept_all() {
   }
 }
 
-void HttpServer::State::accept(Socket socket, net::io_context& context) {
+/// Those that the system has accepted.
+void HttpServer::State::accept_waiting() {
+  Failure failure;
+  while (acceptor->is_open() && !failure) {
+    Loop& loop = next_loop();
+    Socket socket(loop.context);
+    acceptor->accept(socket, failure);
+    if (!failure) accept(std::move(socket), loop);
+  }
+}
+
+void HttpServer::State::accept(Socket socket, Loop& loop) {
   Failure ignored;
   if (connections >= options.most_connections) {
-    HttpResponse busy = busy_response(503, "too many connections; try again", 1);
-    const std::string bytes = reply_head(busy, {.keep_alive = false, .length = busy.body.size()}) + busy.body;
+    const std::string bytes = whole_reply(busy_response(503, "too many connections; try again", 1));
     socket.non_blocking(true, ignored);
     if (!tls) socket.send(net::buffer(bytes), 0, ignored);
     return;
@@ -447,8 +442,8 @@ void HttpServer::State::accept(Socket socket, net::io_context& context) {
   ::setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered_ms, sizeof unanswered_ms);
   auto transport = tls ? std::make_unique<TlsTransport>(std::move(socket), *tls)
                        : std::make_unique<Transport>(std::move(socket));
-  const auto connection = std::make_shared<Connection>(*this, std::move(transport), context);
-  net::co_spawn(context, [connection] { return connection->serve(); }, net::detached);
+  const auto connection = std::make_shared<Connection>(*this, std::move(transport), loop);
+  net::co_spawn(loop.context, [connection] { return connection->serve(); }, net::detached);
 }
 
 HttpServer::HttpServer(const HttpOptions& options, Workers& workers, HttpPolicy& policy,
@@ -482,19 +477,21 @@ std::size_t HttpServer::connections() const { return state_->connections; }
 
 bool HttpServer::drain(std::chrono::milliseconds patience) {
   state_->draining = true;
-  // Those the system has accepted already are served before the door closes.
-  net::post(state_->loops.front()->context, [state = state_.get()] {
-    Failure failure;
-    while (state->acceptor->is_open() && !failure) {
-      net::io_context& context = state->next_context();
-      Socket socket(context);
-      state->acceptor->accept(socket, failure);
-      if (!failure) state->accept(std::move(socket), context);
+  // Holds until all network threads have looked at what had come by now.
+  auto claim = std::make_shared<DrainClaim>(*state_);
+  net::post(state_->loops.front()->context, [state = state_.get(), claim = std::move(claim)] {
+    state->accept_waiting();
+    Failure ignored;
+    state->acceptor->close(ignored);
+    for (const auto& loop : state->loops) {
+      net::post(loop->context, [&loop = *loop, claim] {
+        const std::lock_guard lock(loop.mutex);
+        for (Connection* connection : loop.connections) connection->claim_unread();
+      });
     }
-    state->acceptor->close(failure);
   });
   std::unique_lock lock(state_->mutex);
-  return state_->changed.wait_for(lock, patience, [&] { return state_->active == 0; });
+  return state_->changed.wait_for(lock, patience, [&] { return state_->claims == 0; });
 }
 
 }  // namespace carat

@@ -69,9 +69,9 @@ class HttpServer {
   std::string address() const;
   int port() const;
   std::size_t connections() const;
-  /// Accepts no more connections and waits until all begun requests have their reply; those that come on
-  /// connections that are already there are answered as before, and their connections closed. False when some
-  /// are left after `patience`.
+  /// Serves the connections that the system has accepted by now, takes no others, and waits until every
+  /// request of which a byte has come has its reply. Requests that come meanwhile on open connections are
+  /// answered too; each connection ends behind its next reply. False when some are left after `patience`.
   bool drain(std::chrono::milliseconds patience);
 
  private:

@@ -1,4 +1,4 @@
-// What the connections of a server share, and the count of requests under way. Used by http_server.cc alone.
+// What the connections of a server share, and the requests under way. Used by http_server.cc alone.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -7,8 +7,10 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <string>
 #include <utility>
 
+#include "server/http_error.h"
 #include "server/http_listener.h"
 #include "server/http_pending_reply.h"
 #include "server/http_server.h"
@@ -30,7 +32,7 @@ struct HttpServing {
   std::mutex mutex;
   std::condition_variable changed;
   std::shared_ptr<const HttpRouter> router;
-  std::size_t active = 0;                           // requests without a whole reply
+  std::size_t claims = 0;                           // see DrainClaim
   std::set<std::shared_ptr<PendingReply>> replies;  // under way
 
   std::shared_ptr<const HttpRouter> current_router() {
@@ -47,32 +49,52 @@ struct HttpServing {
   }
 };
 
-/// Counts a request as active while it lives, and reports how it ended.
+/// HttpServer::drain() waits while there is one: for a connection whose client has sent, or may have sent,
+/// something that isn't answered.
+class DrainClaim {
+ public:
+  explicit DrainClaim(HttpServing& server) : server_(server) {
+    const std::lock_guard lock(server_.mutex);
+    ++server_.claims;
+  }
+  ~DrainClaim() {
+    const std::lock_guard lock(server_.mutex);
+    if (--server_.claims == 0) server_.changed.notify_all();
+  }
+  DrainClaim(const DrainClaim&) = delete;
+  DrainClaim& operator=(const DrainClaim&) = delete;
+
+ private:
+  HttpServing& server_;
+};
+
+/// One request, how its reply goes out, and the report of how it ended.
 class ActiveRequest {
  public:
   ActiveRequest(HttpServing& server, const HttpRequest& head)
-      : server_(server), head_{head.method, head.path, head.query, head.headers, {}, head.id} {
-    const std::lock_guard lock(server_.mutex);
-    ++server_.active;
-  }
-  ~ActiveRequest() {
-    outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
-    server_.policy.finished(head_, outcome);
-    const std::lock_guard lock(server_.mutex);
-    if (--server_.active == 0) server_.changed.notify_all();
-  }
+      : server_(server), head_{head.method, head.path, head.query, head.headers, {}, head.id} {}
+  ~ActiveRequest();
   ActiveRequest(const ActiveRequest&) = delete;
   ActiveRequest& operator=(const ActiveRequest&) = delete;
 
   /// Of the request all but the body.
   const HttpRequest& head() const { return head_; }
+  /// `output` as bytes for the wire. With its head it is settled how the rest is framed.
+  std::string framed(PendingReply::Output& output);
+  /// The end of a reply that fails, as bytes: the error, or an event with it where a stream of events has
+  /// begun; nothing in the middle of another one.
+  std::string framed_failure(const HttpError& error);
+  bool is_chunked() const { return chunked_; }
 
+  bool is_http_1_1 = true;
+  bool keep_alive = false;  // the connection serves another request behind the reply
   HttpOutcome outcome{.status = 0, .whole = false};
 
  private:
   HttpServing& server_;
   const HttpRequest head_;
   const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+  bool chunked_ = false, is_event_stream_ = false;
 };
 
 }  // namespace carat

@@ -65,7 +65,10 @@ class PlainText final : public ReplySink {
     flush();
     exchange_->end();
   }
-  void fail(const ApiError&) override { exchange_->abort(); }
+  void fail(const ApiError&) override {
+    flush();
+    exchange_->abort();
+  }
 
  private:
   std::shared_ptr<HttpExchange> exchange_;

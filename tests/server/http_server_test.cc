@@ -1,364 +1,23 @@
-// The HTTP server on real sockets with routes of our own.
 #include "server/http_server.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <filesystem>
 #include <future>
 #include <memory>
-#include <mutex>
-#include <thread>
+#include <string>
 #include <vector>
 
-#include "server/http_client.h"
-#include "server/http_error.h"
+#include "server/http_server_fixture.h"
 
 namespace carat {
 namespace {
 
-using namespace std::chrono_literals;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-class OpenPolicy final : public HttpPolicy {
- public:
-  std::optional<HttpResponse> refuse(const HttpRequest& head) override {
-    if (head.path != "/secret") return std::nullopt;
-    return error_response({.status = 401, .message = "no"});
-  }
-  void complete(const HttpRequest&, HttpResponse& head) override {
-    head.headers.push_back({"x-seen", "yes"});
-  }
-  void finished(const HttpRequest&, const HttpOutcome& outcome) override {
-    const std::lock_guard lock(mutex_);
-    outcomes_.push_back(outcome);
-  }
-  std::vector<HttpOutcome> outcomes() const {
-    const std::lock_guard lock(mutex_);
-    return outcomes_;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::vector<HttpOutcome> outcomes_;
-};
-
-/// Waits for what other threads bring about.
-template <class Condition>
-bool becomes_true(const Condition& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + 20s;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(1ms);
-  }
-  return true;
-}
-
-using Request = std::shared_ptr<const HttpRequest>;
-using Exchange = std::shared_ptr<HttpExchange>;
-
-class HttpServerTest : public ::testing::Test {
- protected:
-  void start(HttpOptions options = {}) {
-    options.port = 0;
-    auto router = std::make_shared<HttpRouter>();
-    router->add("POST", "/echo", [](const Request& request, const Exchange& exchange) {
-      exchange->respond({.status = 200, .body = request->body, .content_type = "text/plain"});
-    });
-    router->add("GET", "/target", [](const Request& request, const Exchange& exchange) {
-      exchange->respond({.status = 200, .body = request->path + "|" + request->query + "|" + request->id});
-    });
-    router->add("GET", "/stream", [](const Request&, const Exchange& exchange) {
-      exchange->begin_stream({.status = 200, .body = "a", .content_type = "text/event-stream"});
-      exchange->write("bc");
-      exchange->end();
-    });
-    router->add("GET", "/silent", [](const Request&, const Exchange&) {});
-    router->add("GET", "/throws", [](const Request&, const Exchange&) { throw std::runtime_error("inner"); });
-    router->add("GET", "/held", [this](const Request&, const Exchange& exchange) {
-      exchange->on_disconnect([this] { ++gone_; });
-      const std::lock_guard lock(mutex_);
-      held_.push_back(exchange);
-    });
-    server_ = std::make_unique<HttpServer>(options, workers_, policy_, std::move(router));
-  }
-  void TearDown() override {
-    server_.reset();
-    held_.clear();
-  }
-
-  int port() const { return server_->port(); }
-  std::string get(const std::string& target, const std::string& headers = "") const {
-    return reply_to(port(),
-                    "GET " + target + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + headers + "\r\n");
-  }
-  /// The exchange of the route /held, once its request is there.
-  Exchange held(std::size_t index = 0) {
-    EXPECT_TRUE(becomes_true([&] {
-      const std::lock_guard lock(mutex_);
-      return held_.size() > index;
-    }));
-    const std::lock_guard lock(mutex_);
-    return held_.at(index);
-  }
-  void forget_held() {
-    const std::lock_guard lock(mutex_);
-    held_.clear();
-  }
-
-  OpenPolicy policy_;
-  Workers workers_{2};
-  std::atomic<int> gone_{0};
-  std::mutex mutex_;
-  std::vector<Exchange> held_;
-  std::unique_ptr<HttpServer> server_;
-};
-
-const std::string kHead = "HTTP/1.1\r\nHost: x\r\n";
-
-TEST_F(HttpServerTest, AnswersWithLengthAndHeaders) {
-  start();
-  const std::string reply =
-      reply_to(port(), "POST /echo " + kHead + "Connection: close\r\nContent-Length: 5\r\n\r\nhello");
-  EXPECT_THAT(reply, StartsWith("HTTP/1.1 200 OK\r\n"));
-  EXPECT_THAT(reply, HasSubstr("content-length: 5\r\n"));
-  EXPECT_THAT(reply, HasSubstr("connection: close\r\n"));
-  EXPECT_THAT(reply, HasSubstr("x-seen: yes\r\n"));
-  EXPECT_THAT(reply, EndsWith("\r\n\r\nhello"));
-}
-
-TEST_F(HttpServerTest, ServesPipelinedRequestsInOrderOnOneConnection) {
-  start();
-  HttpClient client(port());
-  std::string requests;
-  for (const char* body : {"one", "two", "six"})
-    requests += "POST /echo " + kHead + "Content-Length: 3\r\n\r\n" + body;
-  client.send(requests);
-  for (const char* body : {"one", "two", "six"}) EXPECT_THAT(client.receive_reply(), EndsWith(body));
-}
-
-TEST_F(HttpServerTest, TakesRequestsByteByByteAndChunkedBodies) {
-  start();
-  HttpClient client(port());
-  for (const char c :
-       "POST /echo " + kHead + "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n4;x=y\r\ndefg\r\n0\r\n\r\n")
-    client.send({&c, 1});
-  EXPECT_THAT(client.receive_reply(), EndsWith("\r\n\r\nabcdefg"));
-}
-
-TEST_F(HttpServerTest, StreamsInChunks) {
-  start();
-  const std::string reply = get("/stream");
-  EXPECT_THAT(reply, HasSubstr("transfer-encoding: chunked\r\n"));
-  EXPECT_THAT(reply, Not(HasSubstr("content-length")));
-  EXPECT_THAT(reply, EndsWith("0\r\n\r\n"));
-}
-
-TEST_F(HttpServerTest, StreamsToOldClientsUntilTheConnectionEnds) {
-  start();
-  const std::string reply = reply_to(port(), "GET /stream HTTP/1.0\r\n\r\n");
-  EXPECT_THAT(reply, Not(HasSubstr("chunked")));
-  EXPECT_THAT(reply, EndsWith("\r\n\r\nabc"));
-}
-
-TEST_F(HttpServerTest, HeadHasTheHeadOfGetAndNoBody) {
-  start();
-  HttpClient client(port());
-  client.send("HEAD /target " + kHead + "\r\nHEAD /stream " + kHead + "\r\nGET /target " + kHead +
-              "Connection: close\r\n\r\n");
-  const std::string replies = client.receive_all();
-  EXPECT_THAT(replies, HasSubstr("transfer-encoding: chunked\r\n"));
-  EXPECT_THAT(replies, Not(HasSubstr("\r\n\r\n3\r\n")));
-  EXPECT_EQ(replies.find("/target|"), replies.rfind("/target|"));
-  EXPECT_THAT(replies, HasSubstr("/target|"));
-}
-
-TEST_F(HttpServerTest, SplitsAndDecodesTheTarget) {
-  start();
-  EXPECT_THAT(get("/%74arget?a=%20b#c"), HasSubstr("/target|a=%20b|req_"));
-  EXPECT_THAT(get("http://example.org/target?q"), HasSubstr("/target|q|"));
-  for (const char* bad : {"/%zz", "/%0", "/%00", "target", "*"})
-    EXPECT_THAT(get(bad), StartsWith("HTTP/1.1 400 ")) << bad;
-}
-
-TEST_F(HttpServerTest, KeepsSaneRequestIdsAndReplacesOthers) {
-  start();
-  EXPECT_THAT(get("/target", "X-Request-Id: my-id.7\r\n"), HasSubstr("x-request-id: my-id.7\r\n"));
-  EXPECT_THAT(get("/target", "X-Request-Id: a b\"<\r\n"), HasSubstr("x-request-id: req_"));
-}
-
-TEST_F(HttpServerTest, SaysWhatIsWrongInOpenAisBody) {
-  start();
-  const auto expect = [&](const std::string& request, const std::string& status) {
-    const std::string reply = reply_to(port(), request);
-    EXPECT_THAT(reply, StartsWith("HTTP/1.1 " + status)) << request;
-    EXPECT_THAT(reply, HasSubstr("{\"error\":{\"message\":\"")) << request;
-    EXPECT_THAT(reply, HasSubstr("x-request-id: ")) << request;
-  };
-  expect("GET /nowhere HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "404");
-  expect("DELETE /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "405");
-  expect("nonsense\r\n\r\n", "400");
-  expect("GET /target HTTP/1.1\r\n\r\n", "400");  // no Host
-  expect("GET /target HTTP/2.0\r\nHost: x\r\n\r\n", "505");
-  expect("POST /echo " + kHead + "Content-Length: 3\r\nContent-Length: 4\r\n\r\nabc", "400");
-  expect("POST /echo " + kHead + "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "400");
-  expect("POST /echo " + kHead + "Content-Length: -1\r\n\r\n", "400");
-  expect("POST /echo " + kHead + "Transfer-Encoding: chunked\r\n\r\nzz\r\n", "400");
-  expect("POST /echo " + kHead + "Expect: magic\r\nContent-Length: 1\r\n\r\na", "417");
-  expect("GET /" + std::string(100'000, 'a') + " " + kHead + "\r\n", "414");
-  expect("GET /target " + kHead + "A: " + std::string(100'000, 'a') + "\r\n\r\n", "431");
-  expect("GET /silent " + kHead + "Connection: close\r\n\r\n", "500");
-  expect("GET /throws " + kHead + "Connection: close\r\n\r\n", "500");
-  EXPECT_THAT(get("/throws"), Not(HasSubstr("inner")));
-  EXPECT_THAT(get("/echo"), HasSubstr("allow: POST, OPTIONS\r\n"));
-}
-
-TEST_F(HttpServerTest, OptionsNamesTheMethods) {
-  start();
-  const std::string reply = reply_to(port(), "OPTIONS /target " + kHead + "Connection: close\r\n\r\n");
-  EXPECT_THAT(reply, StartsWith("HTTP/1.1 204 "));
-  EXPECT_THAT(reply, HasSubstr("allow: GET, HEAD, OPTIONS\r\n"));
-}
-
-TEST_F(HttpServerTest, AsksForTheBodyOnlyWhenItWantsIt) {
-  start();
-  HttpClient client(port());
-  client.send("POST /echo " + kHead + "Expect: 100-continue\r\nContent-Length: 3\r\n\r\n");
-  ASSERT_TRUE(client.receive_until("HTTP/1.1 100 Continue\r\n\r\n"));
-  client.send("abc");
-  EXPECT_TRUE(client.receive_until("\r\n\r\nabc"));
-  const std::string refused =
-      reply_to(port(), "POST /secret " + kHead + "Expect: 100-continue\r\nContent-Length: 3\r\n\r\n");
-  EXPECT_THAT(refused, StartsWith("HTTP/1.1 401 "));
-}
-
-TEST_F(HttpServerTest, RefusesALargeBodyWithoutReadingIt) {
-  start();
-  HttpClient client(port());
-  client.send("POST /echo " + kHead + "Content-Length: 104857600\r\n\r\n");
-  const std::string piece(1 << 20, 'x');
-  for (int i = 0; i < 100 && client.send(piece); ++i) {
-  }
-  EXPECT_THAT(client.receive_reply(), StartsWith("HTTP/1.1 413 "));
-  HttpOptions small;
-  small.most_body_bytes = 1000;
-  start(small);
-  const std::string chunked = "POST /echo " + kHead + "Transfer-Encoding: chunked\r\n\r\n400\r\n";
-  EXPECT_THAT(reply_to(port(), chunked + std::string(1024, 'x') + "\r\n0\r\n\r\n"),
-              StartsWith("HTTP/1.1 413 "));
-}
-
-TEST_F(HttpServerTest, ARefusalWithTheWholeBodyThereKeepsTheConnection) {
-  start();
-  HttpClient client(port());
-  client.send("POST /nowhere " + kHead + "Content-Length: 3\r\n\r\nabcPOST /echo " + kHead +
-              "Content-Length: 2\r\n\r\nok");
-  EXPECT_THAT(client.receive_reply(), StartsWith("HTTP/1.1 404 "));
-  EXPECT_THAT(client.receive_reply(), EndsWith("ok"));
-}
-
-TEST_F(HttpServerTest, SlowHeadsAndBodiesEndWith408) {
-  HttpOptions options;
-  options.header_timeout = options.body_timeout = 100ms;
-  start(options);
-  EXPECT_THAT(reply_to(port(), "GET /targ"), StartsWith("HTTP/1.1 408 "));
-  EXPECT_THAT(reply_to(port(), "POST /echo " + kHead + "Content-Length: 9\r\n\r\nabc"),
-              StartsWith("HTTP/1.1 408 "));
-  EXPECT_EQ(reply_to(port(), ""), "");  // one that says nothing hears nothing
-}
-
-TEST_F(HttpServerTest, IdleConnectionsEnd) {
-  HttpOptions options;
-  options.idle_timeout = 100ms;
-  start(options);
-  HttpClient client(port());
-  client.send("GET /target " + kHead + "\r\n");
-  EXPECT_NE(client.receive_reply(), "");
-  EXPECT_EQ(client.receive_all(), "");
-}
-
-TEST_F(HttpServerTest, TellsTheRouteWhenTheClientLeaves) {
-  start();
-  for (const bool reset : {false, true}) {
-    const int before = gone_;
-    HttpClient client(port());
-    client.send("GET /held " + kHead + "\r\n");
-    const Exchange exchange = held(reset ? 1 : 0);
-    reset ? client.reset() : client.close();
-    EXPECT_TRUE(becomes_true([&] { return gone_ == before + 1; }));
-    bool late = false;
-    exchange->on_disconnect([&] { late = true; });
-    EXPECT_TRUE(late);
-    exchange->respond({.body = "nobody hears this"});
-  }
-}
-
-TEST_F(HttpServerTest, AnAbortedStreamIsNotWhole) {
-  start();
-  HttpClient client(port());
-  client.send("GET /held " + kHead + "\r\n");
-  const Exchange exchange = held();
-  exchange->begin_stream({.body = "part"});
-  ASSERT_TRUE(client.receive_until("part"));
-  exchange->abort();
-  EXPECT_THAT(client.receive_all(), Not(HasSubstr("\r\n0\r\n")));
-  ASSERT_TRUE(becomes_true([&] { return !policy_.outcomes().empty(); }));
-  EXPECT_FALSE(policy_.outcomes().back().whole);
-  EXPECT_EQ(gone_, 0);
-}
-
-TEST_F(HttpServerTest, PingsStreamsThatAreSilent) {
-  HttpOptions options;
-  options.ping_interval = 20ms;
-  start(options);
-  HttpClient client(port());
-  client.send("GET /held " + kHead + "\r\n");
-  held()->begin_stream({.status = 200, .body = {}, .headers = {}, .ping = ": ping\n\n"});
-  EXPECT_TRUE(client.receive_until(": ping\n\n\r\n8\r\n: ping\n\n"));
-}
-
-TEST_F(HttpServerTest, DropsAClientThatReadsTooSlowly) {
-  HttpOptions options;
-  options.most_unsent_bytes = 1 << 20;
-  start(options);
-  HttpClient client(port());
-  client.send("GET /held " + kHead + "\r\n");
-  const Exchange exchange = held();
-  exchange->begin_stream({});
-  const std::string piece(64 << 10, 'x');
-  EXPECT_TRUE(becomes_true([&] {
-    exchange->write(piece);
-    return gone_ == 1;
-  }));
-  EXPECT_EQ(exchange->unsent_bytes(), 0u);
-}
-
-TEST_F(HttpServerTest, DropsAClientThatReadsNothing) {
-  HttpOptions options;
-  options.write_timeout = 100ms;
-  start(options);
-  HttpClient client(port());
-  client.send("GET /held " + kHead + "\r\n");
-  held()->respond({.status = 200, .body = std::string(64 << 20, 'x')});
-  EXPECT_TRUE(becomes_true([&] { return server_->connections() == 0; }));
-}
-
-TEST_F(HttpServerTest, RepliesThatTakeTooLongEnd) {
-  HttpOptions options;
-  options.request_timeout = 100ms;
-  start(options);
-  EXPECT_THAT(get("/held"), StartsWith("HTTP/1.1 504 "));
-  EXPECT_EQ(gone_, 1);
-  HttpClient client(port());
-  client.send("GET /held " + kHead + "\r\n");
-  held(1)->begin_stream({.status = 200, .body = "data: x\n\n", .content_type = "text/event-stream"});
-  EXPECT_THAT(client.receive_all(), HasSubstr("event: error\ndata: {\"error\":"));
-  EXPECT_EQ(gone_, 2);
-}
 
 TEST_F(HttpServerTest, TurnsConnectionsAwayBeyondTheLimit) {
   HttpOptions options;
@@ -375,8 +34,7 @@ TEST_F(HttpServerTest, TurnsConnectionsAwayBeyondTheLimit) {
 TEST_F(HttpServerTest, DrainLetsRepliesFinishAndTakesNoNewConnections) {
   start();
   HttpClient client(port());
-  client.send("GET /held " + kHead + "\r\n");
-  const Exchange exchange = held();
+  const Exchange exchange = hold(client);
   exchange->begin_stream({.body = "part"});
   EXPECT_FALSE(server_->drain(20ms));
   EXPECT_THROW(HttpClient{port()}, std::runtime_error);
@@ -387,11 +45,58 @@ TEST_F(HttpServerTest, DrainLetsRepliesFinishAndTakesNoNewConnections) {
   EXPECT_TRUE(client.receive_until("rest\r\n0\r\n\r\n"));
 }
 
+TEST_F(HttpServerTest, DrainWaitsForARequestThatIsHalfThere) {
+  start();
+  HttpClient client(port());
+  client.send("GET /target " + kHead + "\r\nGET /tar");
+  ASSERT_NE(client.receive_reply(), "");
+  EXPECT_FALSE(server_->drain(20ms));
+  auto drained = std::async(std::launch::async, [&] { return server_->drain(20s); });
+  client.send("get " + kHead + "\r\n");
+  EXPECT_THAT(client.receive_all(), HasSubstr("/target|"));
+  EXPECT_TRUE(drained.get());
+}
+
+TEST_F(HttpServerTest, DrainDoesNotWaitForClientsThatAskNothing) {
+  start();
+  HttpClient silent(port()), idle(port());
+  idle.send("GET /target " + kHead + "\r\n");
+  ASSERT_NE(idle.receive_reply(), "");
+  EXPECT_TRUE(server_->drain(HttpOptions().header_timeout / 2));
+}
+
+TEST_F(HttpServerTest, DrainServesWhatTheNetworkThreadHasNotSeenYet) {
+  start();
+  std::promise<void> open;
+  policy_.hold_up(open.get_future());
+  HttpClient first(port());
+  std::vector<std::unique_ptr<HttpClient>> clients;
+  for (int i = 0; i < 50; ++i) {
+    clients.push_back(std::make_unique<HttpClient>(port()));
+    clients.back()->send("GET /target " + kHead + "\r\n");
+    ASSERT_NE(clients.back()->receive_reply(), "");
+  }
+  first.send("GET /hold-up " + kHead + "\r\n");
+  ASSERT_TRUE(becomes_true([&] { return policy_.is_held_up(); }));
+  for (const auto& client : clients) client->send("GET /target " + kHead + "\r\n");
+  // The only network thread can't accept more, nor read.
+  for (int i = 0; i < 50; ++i) {
+    clients.push_back(std::make_unique<HttpClient>(port()));
+    clients.back()->send("GET /target " + kHead + "\r\n");
+  }
+  auto ended = std::async(std::launch::async, [&] {
+    EXPECT_TRUE(server_->drain(20s));
+    server_.reset();
+  });
+  open.set_value();
+  ended.get();
+  for (const auto& client : clients) EXPECT_THAT(client->receive_all(), HasSubstr("/target|"));
+}
+
 TEST_F(HttpServerTest, ExchangesMayOutliveTheServer) {
   start();
   HttpClient client(port());
-  client.send("GET /held " + kHead + "\r\n");
-  const Exchange exchange = held();
+  const Exchange exchange = hold(client);
   exchange->begin_stream({.body = "part"});
   server_.reset();
   EXPECT_EQ(gone_, 1);
@@ -421,8 +126,7 @@ TEST_F(HttpServerTest, AThousandResetsLeaveNothingBehind) {
   const std::size_t before = open_descriptors();
   for (int i = 0; i < 1000; ++i) {
     HttpClient client(port());
-    client.send("GET /held " + kHead + "\r\n");
-    const Exchange exchange = held();
+    const Exchange exchange = hold(client);
     if (i % 3 == 0) exchange->begin_stream({.body = "part"});
     forget_held();
     client.reset();
@@ -434,17 +138,16 @@ TEST_F(HttpServerTest, AThousandResetsLeaveNothingBehind) {
 TEST_F(HttpServerTest, ManyConnectionsStreamAtOnce) {
   start();
   std::vector<std::unique_ptr<HttpClient>> clients;
+  std::vector<Exchange> exchanges;
   for (int i = 0; i < 400; ++i) {
     clients.push_back(std::make_unique<HttpClient>(port()));
-    clients.back()->send("GET /held " + kHead + "Connection: close\r\n\r\n");
+    exchanges.push_back(hold(*clients.back()));
   }
-  std::vector<Exchange> exchanges;
-  for (std::size_t i = 0; i < clients.size(); ++i) exchanges.push_back(held(i));
   for (const Exchange& exchange : exchanges) exchange->begin_stream({});
   for (int event = 0; event < 5; ++event)
     for (const Exchange& exchange : exchanges) exchange->write("event");
   for (const Exchange& exchange : exchanges) exchange->end();
-  for (const auto& client : clients) EXPECT_THAT(client->receive_all(), EndsWith("0\r\n\r\n"));
+  for (const auto& client : clients) EXPECT_TRUE(client->receive_until("event\r\n0\r\n\r\n"));
 }
 
 TEST_F(HttpServerTest, SurvivesBytesThatAreNoHttp) {
