@@ -57,7 +57,32 @@ async def watch_memory(pid, highest):
         await asyncio.sleep(0.1)
 
 
-async def main():
+async def load(port, streams, tokens, over, pid=None):
+    """Figures of one load: see the help."""
+    before, highest = resident_mb(pid), [0.0]
+    watcher = asyncio.create_task(watch_memory(pid, highest))
+    start, tasks = time.monotonic(), []
+    for i in range(streams):
+        tasks.append(asyncio.create_task(stream(port, tokens, i)))
+        await asyncio.sleep(over / streams)
+    replies = await asyncio.gather(*tasks)
+    seconds = time.monotonic() - start
+    watcher.cancel()
+    firsts = [first for first, _, _ in replies if first is not None]
+    ends = [end for _, end, _ in replies if end is not None]
+    figures = {"whole": len(ends), "seconds": seconds,
+               "pieces_per_s": sum(count for _, _, count in replies) / seconds}
+    if firsts:
+        figures |= {"first_p50_s": percentile(firsts, .5), "first_p99_s": percentile(firsts, .99)}
+    if ends:
+        figures |= {"reply_p50_s": percentile(ends, .5), "reply_p99_s": percentile(ends, .99)}
+    if pid:
+        await asyncio.sleep(1)
+        figures |= {"mb_before": before, "mb_highest": highest[0], "mb_after": resident_mb(pid)}
+    return figures
+
+
+def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("port", type=int)
     parser.add_argument("--streams", type=int, default=1000)
@@ -66,30 +91,17 @@ async def main():
     parser.add_argument("--pid", type=int, help="of the server, on this machine")
     options = parser.parse_args()
 
-    before, highest = resident_mb(options.pid), [0.0]
-    watcher = asyncio.create_task(watch_memory(options.pid, highest))
-    start, tasks = time.monotonic(), []
-    for i in range(options.streams):
-        tasks.append(asyncio.create_task(stream(options.port, options.tokens, i)))
-        await asyncio.sleep(options.over / options.streams)
-    replies = await asyncio.gather(*tasks)
-    seconds = time.monotonic() - start
-    watcher.cancel()
-
-    firsts = [first for first, _, _ in replies if first is not None]
-    ends = [end for _, end, _ in replies if end is not None]
-    events = sum(count for _, _, count in replies)
-    print(f"{len(ends)} of {options.streams} whole in {seconds:.2f} s")
-    print(f"{events / seconds:.0f} pieces of text per second")
-    if firsts:
-        print(f"first event: p50 {percentile(firsts, .5):.3f} s, p99 {percentile(firsts, .99):.3f} s")
-    if ends:
-        print(f"whole reply: p50 {percentile(ends, .5):.3f} s, p99 {percentile(ends, .99):.3f} s")
+    figures = asyncio.run(load(**vars(options)))
+    print(f"{figures['whole']} of {options.streams} whole in {figures['seconds']:.2f} s")
+    print(f"{figures['pieces_per_s']:.0f} pieces of text per second")
+    if "first_p50_s" in figures:
+        print(f"first event: p50 {figures['first_p50_s']:.3f} s, p99 {figures['first_p99_s']:.3f} s")
+    if "reply_p50_s" in figures:
+        print(f"whole reply: p50 {figures['reply_p50_s']:.3f} s, p99 {figures['reply_p99_s']:.3f} s")
     if options.pid:
-        await asyncio.sleep(1)
-        after = resident_mb(options.pid)
-        print(f"memory: {before:.0f} MB before, {highest[0]:.0f} MB at most, {after:.0f} MB after")
+        print(f"memory: {figures['mb_before']:.0f} MB before, {figures['mb_highest']:.0f} MB at most, "
+              f"{figures['mb_after']:.0f} MB after")
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()
