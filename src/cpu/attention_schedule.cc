@@ -81,14 +81,14 @@ void AttentionSchedule::add_items(int index) {
   const AttentionBlock& block = blocks_[static_cast<std::size_t>(index)];
   const auto [oldest, newest] = visible(block);
   if (block.partials == 0) {
-    items_.push_back({index, -1});
+    items_.push_back({index, -1, oldest});
     costs_.push_back(int64_t{newest - oldest + 1} * block.tokens);
     return;
   }
   for (int chunk = oldest / kAttentionChunk; chunk <= newest / kAttentionChunk; ++chunk) {
     const int first = std::max(oldest, chunk * kAttentionChunk);
     const int last = std::min(newest, chunk * kAttentionChunk + kAttentionChunk - 1);
-    items_.push_back({index, chunk});
+    items_.push_back({index, chunk, first});
     costs_.push_back(int64_t{last - first + 1} * block.tokens);
   }
   for (int query = 0; query < block.tokens * shape_.heads_per_kv(); ++query)

@@ -28,6 +28,7 @@ struct AttentionBlock {
 /// One call of a kernel: chunk `chunk` of a split block, or a whole block when chunk is -1.
 struct AttentionItem {
   int block, chunk;
+  int32_t oldest;  // position that it reads
 };
 
 /// The merge of one query of a split block; `query` counts [tokens, heads of the KV head].

@@ -55,6 +55,14 @@ int64_t quantized_size(const Widths& w, int64_t d_model, int64_t rows, int64_t (
   return rows * std::max(stride(token), w.visits_per_token * stride(visit));
 }
 
+Activations from_row(const Activations& x, int64_t row) {
+  Activations part = x;
+  part.values += row * x.stride;
+  if (x.quantized) part.quantized += row * x.quantized_stride;
+  if (x.blocks) part.blocks += row * x.blocks_stride;
+  return part;
+}
+
 }  // namespace
 
 CpuBlocks::CpuBlocks(const ModelPlan& plan, const PackedWeights& weights, const RunnerOptions& limits,
@@ -138,6 +146,13 @@ Activations CpuBlocks::activations(const Matrix<float>& x, const MatmulWeights& 
   return result;
 }
 
+/// Into how many parts the rows of a product are divided because it has too few panels for all threads.
+int CpuBlocks::row_blocks(int64_t panels, int count) const {
+  constexpr int kLeastRows = 24;  // per part: two tiles
+  const int64_t wanted = (pool_.size() + panels - 1) / panels;
+  return static_cast<int>(std::clamp<int64_t>(count / kLeastRows, 1, wanted));
+}
+
 /// Products of one input, in one region: all their panels, laid end to end, are divided.
 void CpuBlocks::multiply(std::initializer_list<Product> products, const Matrix<float>& x, int count) {
   int64_t total = 0;
@@ -153,20 +168,32 @@ void CpuBlocks::multiply(std::initializer_list<Product> products, const Matrix<f
   }
   if (!first) return;
   const Activations input = activations(x, *first, count);
-  run_shares(total, count, [&](IndexRange share, int) {
-    int64_t before = 0;
-    for (const Product& product : products) {
-      if (!product.weights->linear) continue;
-      const int64_t panels = product.weights->panels();
-      const int64_t begin = std::clamp<int64_t>(share.first - before, 0, panels);
-      const int64_t end = std::clamp<int64_t>(share.last - before, 0, panels);
-      if (begin < end) {
-        kernels_.matmul(*product.weights, begin, end - begin, input, count, product.out->row(0),
-                        product.out->stride());
-      }
-      before += panels;
+  const int blocks = row_blocks(total, count);
+  run_shares(total * blocks, count, [&](IndexRange share, int) {
+    for (int64_t block = share.first / total; block * total < share.last; ++block) {
+      const IndexRange panels{std::max(share.first - block * total, int64_t{0}),
+                              std::min(share.last - block * total, total)};
+      multiply_panels(products, panels, input, share_of(count, static_cast<int>(block), blocks));
     }
   });
+}
+
+/// Panels of the products, counted from the first one's on, for some of the rows.
+void CpuBlocks::multiply_panels(std::initializer_list<Product> products, IndexRange share,
+                                const Activations& input, IndexRange rows) {
+  const Activations part = from_row(input, rows.first);
+  int64_t before = 0;
+  for (const Product& product : products) {
+    if (!product.weights->linear) continue;
+    const int64_t panels = product.weights->panels();
+    const int64_t begin = std::clamp<int64_t>(share.first - before, 0, panels);
+    const int64_t end = std::clamp<int64_t>(share.last - before, 0, panels);
+    if (begin < end) {
+      kernels_.matmul(*product.weights, begin, end - begin, part, static_cast<int>(rows.count()),
+                      product.out->row(rows.first), product.out->stride());
+    }
+    before += panels;
+  }
 }
 
 void CpuBlocks::begin(const StepRows& step) {
@@ -298,12 +325,22 @@ void CpuBlocks::attend(const LayerPlan& l, const Rows&, const StepRows& step) {
     return context_.row(block.first_row) +
            int64_t{block.kv_head} * schedule.shape().heads_per_kv() * a.head_dim;
   };
+  const auto view_of = [&](const AttentionBlock& block) {
+    return kv_.view(a, step.page_tables[group], block.sequence, block.kv_head);
+  };
+  const auto first_page_of = [&](const AttentionItem& item) {
+    const KvView kv = view_of(schedule.block(item.block));
+    return kv.keys + kv.pages[item.oldest / kv.page_tokens] * kv.page_stride;
+  };
   pool_.run([&](int thread) {
     float* scratch = scratch_[static_cast<std::size_t>(thread)].attention.row(0);
-    for (const AttentionItem& item : schedule.items_of(thread)) {
+    const std::span<const AttentionItem> items = schedule.items_of(thread);
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const AttentionItem& item = items[i];
       const AttentionBlock& block = schedule.block(item.block);
-      const KvView kv = kv_.view(a, step.page_tables[group], block.sequence, block.kv_head);
-      const AttentionQueries queries = schedule.queries(block, q_.row(0), q_.stride());
+      const KvView kv = view_of(block);
+      AttentionQueries queries = schedule.queries(block, q_.row(0), q_.stride());
+      if (i + 1 < items.size()) queries.after = first_page_of(items[i + 1]);
       if (item.chunk < 0) {
         kernels_.attend(kv, queries, out_of(block), context_.stride(), scratch);
       } else {

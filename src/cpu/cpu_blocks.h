@@ -74,7 +74,7 @@ class CpuBlocks {
   /// Fewer rows than this are not worth waking the other threads for: norms take about a microsecond a row.
   static constexpr int kSerialRows = 4;
   /// Up to so many rows a product is a stream of weights.
-  static constexpr int kStreamedRows = 16;
+  static constexpr int kStreamedRows = 64;
 
   void set_up_attention(const RunnerOptions& limits);
   void set_positions(std::span<const Segment> segments);
@@ -103,7 +103,10 @@ class CpuBlocks {
     });
   }
   Activations activations(const Matrix<float>& x, const MatmulWeights& w, int count);
+  int row_blocks(int64_t panels, int count) const;
   void multiply(std::initializer_list<Product> products, const Matrix<float>& x, int count);
+  void multiply_panels(std::initializer_list<Product> products, IndexRange share, const Activations& input,
+                       IndexRange rows);
   void rotate_and_store(const LayerPlan& l, const PageTable& table, int row);
   void gated_panels(const MatmulWeights& gate, const MatmulWeights& up, IndexRange panels,
                     const Activations& x, int count, Matrix<float>& hidden, int64_t first_row,

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/error.h"
 #include "cpu/cpu_blocks.h"
 #include "cpu/cpu_drafter.h"
 #include "engine/host_runner.h"
@@ -54,6 +55,24 @@ class CpuRunner final : public HostRunner {
     blocks_.begin(step);
     forward(blocks_, plan_, step);
     return blocks_.logits();
+  }
+
+  std::vector<int32_t> draw(std::span<float> logits, std::span<const RowSampling> sampling) override {
+    const auto vocab = static_cast<std::size_t>(plan_.vocab);
+    CHECK(logits.size() == sampling.size() * vocab);
+    std::vector<int32_t> tokens(sampling.size());
+    const auto draw_row = [&](std::size_t row) {
+      tokens[row] = sample(logits.subspan(row * vocab, vocab), sampling[row]);
+    };
+    if (tokens.size() == 1) {
+      draw_row(0);
+      return tokens;
+    }
+    pool_->run([&](int thread) {
+      const IndexRange rows = share_of(std::ssize(tokens), thread, pool_->size());
+      for (int64_t row = rows.first; row < rows.last; ++row) draw_row(static_cast<std::size_t>(row));
+    });
+    return tokens;
   }
 
  private:

@@ -110,6 +110,7 @@ struct AttentionQueries {
   int tokens, heads;
   int32_t first_position;
   int window;
+  const std::byte* after = nullptr;  // the page that is read next, asked for in good time; may be null
   int count() const { return tokens * heads; }
 };
 

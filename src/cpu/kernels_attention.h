@@ -28,16 +28,23 @@ inline Positions visible_part(const AttentionQueries& queries, int chunk) {
   return {first > begin ? first : begin, last < end ? last : end};
 }
 
-/// Calls run(page bytes' offset, first, last, offset of the next page) for the pieces of `range` that lie in
-/// one page; first and last count from the page's beginning. The next page of the last piece is the page
-/// itself.
+/// The page of the K or V at `base` that holds `position`.
+inline const std::byte* page_at(const KvView& kv, const std::byte* base, int32_t position) {
+  return base + kv.pages[position / kv.page_tokens] * kv.page_stride;
+}
+
+/// Calls run(page, first, last, ahead) for the pieces of `range` that lie in one page of the K or V at
+/// `base`; first and last count from the page's beginning. `ahead` bytes behind the page is what will be read
+/// after it: the next one, or `after` (null: nothing).
 template <class Run>
-void for_each_page(const KvView& kv, Positions range, const Run& run) {
+void for_each_page(const KvView& kv, const std::byte* base, Positions range, const std::byte* after,
+                   const Run& run) {
   for (int32_t position = range.first; position < range.last;) {
     const int32_t index = position / kv.page_tokens, begin = index * kv.page_tokens;
     const int32_t end = range.last < begin + kv.page_tokens ? range.last : begin + kv.page_tokens;
-    const int32_t next = kv.pages[end < range.last ? index + 1 : index];
-    run(kv.pages[index] * kv.page_stride, position - begin, end - begin, next * kv.page_stride);
+    const std::byte* page = page_at(kv, base, begin);
+    const std::byte* next = end < range.last ? page_at(kv, base, end) : after;
+    run(page, position - begin, end - begin, next ? next - page : 0);
     position = end;
   }
 }
@@ -62,24 +69,39 @@ void chunk_scores(const KvView& kv, Positions range, int32_t chunk_begin, const 
                   float* scores) {
   const Positions blocks{range.first / kKeyBlock * kKeyBlock, range.last};
   float* out = scores + (blocks.first - chunk_begin);
-  for_each_page(kv, blocks, [&](int64_t page, int32_t first, int32_t last, int64_t next_page) {
-    const T* keys = reinterpret_cast<const T*>(kv.keys + page);
+  const std::byte* values = page_at(kv, kv.values, blocks.first);
+  const auto multiply = [&](const std::byte* page, int32_t first, int32_t last, int64_t ahead) {
+    const T* keys = reinterpret_cast<const T*>(page);
     for (int32_t at = first; at < last; at += kKeyBlock, out += kKeyBlock) {
-      const StridedColumns<T> left{keys + int64_t{at} * kv.head_dim, kKeyBlock, 16, next_page - page};
+      const StridedColumns<T> left{keys + int64_t{at} * kv.head_dim, kKeyBlock, 16, ahead};
       float_panel(left, kv.head_dim, q, kv.head_dim, queries, {out, kAttentionChunk, kKeyBlock, false});
-      if constexpr (sizeof(T) == 1)
-        scale_columns(out, queries, scales_of(kv, kv.keys + page) + at, kKeyBlock);
+      if constexpr (sizeof(T) == 1) scale_columns(out, queries, scales_of(kv, page) + at, kKeyBlock);
     }
-  });
+  };
+  for_each_page(kv, kv.keys, blocks, values, multiply);
+}
+
+/// The largest of scores [seen.first, seen.last). With nothing but NaNs this is a NaN, not -infinity, which
+/// means that the query sees no key.
+inline float largest_score(const float* scores, Positions seen) {
+  float largest = -__builtin_inff();
+  const auto visit = [&](float score) { largest = score <= largest ? largest : score; };
+  int32_t i = seen.first;
+  for (; i % 16 != 0 && i < seen.last; ++i) visit(scores[i]);
+  if (i + 16 <= seen.last) {
+    Floats lanes = load(scores + i);
+    for (i += 16; i + 16 <= seen.last; i += 16) lanes = max(lanes, load(scores + i));
+    visit(reduce_max(lanes));
+  }
+  for (; i < seen.last; ++i) visit(scores[i]);
+  return largest;
 }
 
 /// Turns the scores of one query into exp(score - max), zero outside `seen`; all within [0, kAttentionChunk).
 inline void chunk_softmax(float* scores, Positions seen, Positions all, float* max_score, float* sum) {
   const auto count_in = [&](int32_t at) { return static_cast<int>(min_of(seen.last - at, 16)); };
   const int32_t begin = all.first / 16 * 16, end = (all.last + 15) / 16 * 16;
-  float largest = -__builtin_inff();
-  // With nothing but NaNs this is a NaN, not -infinity, which means that the query sees no key.
-  for (int32_t i = seen.first; i < seen.last; ++i) largest = scores[i] <= largest ? largest : scores[i];
+  const float largest = largest_score(scores, seen);
   *max_score = largest;
   Floats total = broadcast(0.f);
   for (int32_t i = begin; i < end; i += 16) {
@@ -96,23 +118,23 @@ inline void chunk_softmax(float* scores, Positions seen, Positions all, float* m
 
 template <class T>
 void chunk_context(const KvView& kv, Positions range, int32_t chunk_begin, float* weights, int queries,
-                   float* context) {
+                   const std::byte* after, float* context) {
   const int32_t stride = padded_head_dim(kv.head_dim);
   bool accumulate = false;
   float* x = weights + (range.first - chunk_begin);
-  for_each_page(kv, range, [&](int64_t page, int32_t first, int32_t last, int64_t next_page) {
-    const T* values = reinterpret_cast<const T*>(kv.values + page) + int64_t{first} * stride;
-    if constexpr (sizeof(T) == 1)
-      scale_columns(x, queries, scales_of(kv, kv.values + page) + first, last - first);
+  const auto multiply = [&](const std::byte* page, int32_t first, int32_t last, int64_t ahead) {
+    const T* values = reinterpret_cast<const T*>(page) + int64_t{first} * stride;
+    if constexpr (sizeof(T) == 1) scale_columns(x, queries, scales_of(kv, page) + first, last - first);
     for (int d = 0; d < kv.head_dim; d += kPanelRows) {
-      const StridedColumns<T> left{values + d, stride, 16, next_page - page};
+      const StridedColumns<T> left{values + d, stride, 16, ahead};
       const TileOutput out{context + d, kv.head_dim, static_cast<int>(min_of(kv.head_dim - d, kPanelRows)),
                            accumulate};
       float_panel(left, last - first, x, kAttentionChunk, queries, out);
     }
     x += last - first;
     accumulate = true;
-  });
+  };
+  for_each_page(kv, kv.values, range, after, multiply);
 }
 
 /// The queries as rows of head_dim without gaps: in place where they lie so, else copied.
@@ -128,7 +150,7 @@ inline const float* contiguous(const AttentionQueries& queries, int head_dim, fl
 
 template <class T>
 void chunk_partial(const KvView& kv, const AttentionQueries& queries, const float* q, int chunk,
-                   const AttentionPartial& partial, float* scores) {
+                   const std::byte* after, const AttentionPartial& partial, float* scores) {
   const int32_t begin = chunk * kAttentionChunk;
   const Positions range = visible_part(queries, chunk);
   if (range.first >= range.last) {
@@ -143,7 +165,7 @@ void chunk_partial(const KvView& kv, const AttentionQueries& queries, const floa
                          static_cast<int32_t>(min_of(mine.last - begin, kAttentionChunk))};
     chunk_softmax(scores + i * kAttentionChunk, seen, all, partial.max + i, partial.sum + i);
   }
-  chunk_context<T>(kv, range, begin, scores, queries.count(), partial.context);
+  chunk_context<T>(kv, range, begin, scores, queries.count(), after, partial.context);
 }
 
 /// Floats of scratch: the queries' copy, a partial's context, scores, then max and sum.
@@ -157,16 +179,18 @@ struct AttentionScratch {
 };
 
 inline void partial_of(const KvView& kv, const AttentionQueries& queries, const float* q, int chunk,
-                       const AttentionPartial& partial, float* scores) {
-  if (kv.format == KvFormat::f32) return chunk_partial<float>(kv, queries, q, chunk, partial, scores);
-  if (kv.format == KvFormat::int8) return chunk_partial<int8_t>(kv, queries, q, chunk, partial, scores);
-  chunk_partial<uint16_t>(kv, queries, q, chunk, partial, scores);
+                       const std::byte* after, const AttentionPartial& partial, float* scores) {
+  if (kv.format == KvFormat::f32) return chunk_partial<float>(kv, queries, q, chunk, after, partial, scores);
+  if (kv.format == KvFormat::int8)
+    return chunk_partial<int8_t>(kv, queries, q, chunk, after, partial, scores);
+  chunk_partial<uint16_t>(kv, queries, q, chunk, after, partial, scores);
 }
 
 inline void attend_chunk(const KvView& kv, const AttentionQueries& queries, int chunk,
                          const AttentionPartial& partial, float* scratch) {
   const AttentionScratch space(scratch);
-  partial_of(kv, queries, contiguous(queries, kv.head_dim, space.q), chunk, partial, space.scores);
+  const float* q = contiguous(queries, kv.head_dim, space.q);
+  partial_of(kv, queries, q, chunk, queries.after, partial, space.scores);
 }
 
 /// The state of one query's merge: exp(s - max) sums, and the context that belongs to them.
@@ -222,7 +246,9 @@ inline void attend(const KvView& kv, const AttentionQueries& queries, float* out
   };
   const ChunkRange chunks = visible_chunks(queries);
   for (int chunk = chunks.first; chunk < chunks.last; ++chunk) {
-    partial_of(kv, queries, q, chunk, partial, space.scores);
+    const std::byte* next =
+        chunk + 1 < chunks.last ? page_at(kv, kv.keys, (chunk + 1) * kAttentionChunk) : queries.after;
+    partial_of(kv, queries, q, chunk, next, partial, space.scores);
     for (int i = 0; i < queries.count(); ++i) {
       const float* context = partial.context + int64_t{i} * kv.head_dim;
       merges[i].add_row(context, partial.max[i], partial.sum[i], kv.head_dim, row(i));

@@ -1,9 +1,9 @@
 // matmul for float weights (f32, f16, bf16), from panels or from rows as stored, and the choice between this
 // and the integer path. Compiled once per ISA.
 //
-// Columns are taken in blocks of kDepth: the sum over a block starts from zero and is then added to y. Small
-// batches stream a panel once from its beginning to its end, widening in registers. Larger ones widen a block
-// of a panel into a buffer once and use it for many tokens; the blocks are the outer loop, so that a block of
+// Columns are taken in blocks of kDepth: the sum over a block starts from zero and is then added to y. bf16
+// panels are widened in registers, by each tile anew, up to kDirectTokens; other weights, and bf16 for more
+// tokens, block by block in a buffer, once for all tokens. The blocks are the outer loop, so that a block of
 // the tokens' columns stays in the L2 cache. Both add up the same products in the same order.
 #pragma once
 #include "cpu/kernels_int.h"

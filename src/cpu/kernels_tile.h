@@ -15,8 +15,10 @@ namespace carat::CARAT_ISA {
 inline constexpr int kTileVectors = kTileRows / 16;
 
 /// The largest batch for which weights are widened in registers, once per tile. For larger ones they are
-/// widened into a buffer first, once for all tiles.
-inline constexpr int kDirectTokens = 2 * kTileTokens;
+/// widened into a buffer first, once for all tiles. Where a tile has all 32 rows of a panel, widening costs
+/// it two instructions per column beside 24 multiply-adds: always less than a buffer that crowds the L1
+/// cache.
+inline constexpr int kDirectTokens = kTileVectors == 2 ? INT32_MAX : 6 * kTileTokens;
 
 /// How far ahead of its use streamed memory is asked for. The hardware's prefetcher stops at every 4 KiB;
 /// with this, a loop that also computes reads as fast as one that does nothing else.
@@ -83,13 +85,20 @@ void float_tile(const Left& left, int64_t depth, const float* x, int64_t x_strid
     CARAT_UNROLL
     for (int s = 0; s < kTileVectors; ++s) sums[t][s] = broadcast(0.f);
   }
+  // One pointer for four tokens, or they don't all fit into registers; the empty assembly keeps the compiler
+  // from making one for each again.
+  constexpr int kGroups = (tokens + 3) / 4;
+  const float* group[kGroups];
+  for (int g = 0; g < kGroups; ++g) group[g] = x + 4 * g * x_stride;
 #pragma GCC unroll 4
   for (int64_t k = 0; k < depth; ++k) {
     Floats column[kTileVectors];
     left.load_column(k, column);
     CARAT_UNROLL
+    for (int g = 0; g < kGroups; ++g) asm("" : "+r"(group[g]));
+    CARAT_UNROLL
     for (int t = 0; t < tokens; ++t) {
-      const Floats value = broadcast(x[t * x_stride + k]);
+      const Floats value = broadcast(group[t / 4][t % 4 * x_stride + k]);
       CARAT_UNROLL
       for (int s = 0; s < kTileVectors; ++s) sums[t][s] = fma(column[s], value, sums[t][s]);
     }

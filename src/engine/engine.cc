@@ -246,10 +246,12 @@ bool Engine::serve_arrivals() {
 /// Whoever has read an event can rely on stats() to know of it.
 void Engine::deliver() {
   StepLoop::Outgoing outgoing = loop_.take_events();
-  const auto ended =
-      std::ranges::count_if(outgoing, [](const auto& o) { return o.second.finish.has_value(); });
+  std::ptrdiff_t ended = 0;
+  for (const auto& [outbox, events] : outgoing) {
+    ended += std::ranges::count_if(events, [](const Event& event) { return event.finish.has_value(); });
+  }
   inbox_.publish(loop_.stats(), static_cast<int>(ended));
-  for (auto& [outbox, event] : outgoing) outbox->post(std::move(event));
+  for (auto& [outbox, events] : outgoing) outbox->post(std::move(events));
 }
 
 }  // namespace carat

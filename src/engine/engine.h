@@ -69,7 +69,7 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   /// Leaves requests for the engine's thread; safe from any thread. `notify`, if any, is called by that
-  /// thread after each event and must not wait. Throws Error{invalid_argument} for an empty or too long
+  /// thread when events have come, and must not wait. Throws Error{invalid_argument} for an empty or too long
   /// prompt or impossible parameters, Error{unavailable} when too many requests wait or the engine shuts
   /// down.
   RequestHandle submit(std::vector<Request> requests, std::function<void()> notify = {});

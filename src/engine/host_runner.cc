@@ -27,9 +27,13 @@ void HostRunner::submit(const StepInput& step) {
     returned_logits_.assign(logits.begin(), logits.end());
     result.logits = returned_logits_;
   }
-  if (!step.sampling.empty()) result.tokens = draw_rows(logits, info_.vocab, step.sampling);
+  if (!step.sampling.empty()) result.tokens = draw(logits, step.sampling);
   last_drawn_ = result.tokens;
   results_.push_back(std::move(result));
+}
+
+std::vector<int32_t> HostRunner::draw(std::span<float> logits, std::span<const RowSampling> sampling) {
+  return draw_rows(logits, info_.vocab, sampling);
 }
 
 StepResult HostRunner::collect() {

@@ -22,6 +22,8 @@ class HostRunner : public Runner {
 
   /// Runs one step; returns the logits of its tail rows, [R, vocab], which the caller may overwrite.
   virtual std::span<float> run(const StepRows& step) = 0;
+  /// One token per row of `logits`, [R, vocab], which it may overwrite.
+  virtual std::vector<int32_t> draw(std::span<float> logits, std::span<const RowSampling> sampling);
 
  private:
   RunnerInfo info_;

@@ -1,11 +1,14 @@
 #include "engine/outbox.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace carat {
 
-void Outbox::post(Event event) {
+void Outbox::post(std::vector<Event> events) {
   {
     const std::lock_guard lock(mutex_);
-    events_.push_back(std::move(event));
+    std::ranges::move(events, std::back_inserter(events_));
   }
   changed_.notify_one();
   if (notify_) notify_();

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "engine/request.h"
 
@@ -18,7 +19,8 @@ class Outbox {
   /// `replies`: how many will finish. `notify`, if any, is called by the engine's thread after each post().
   Outbox(int replies, std::function<void()> notify) : notify_(std::move(notify)), open_(replies) {}
 
-  void post(Event event);
+  /// A step's events: the reader is woken once.
+  void post(std::vector<Event> events);
   /// The next event, waiting at most `patience` for it (none: as long as it takes). None when there is none
   /// in time or all replies have finished and been read.
   std::optional<Event> next(std::optional<std::chrono::milliseconds> patience);

@@ -1,5 +1,7 @@
 // Two running averages suffice: a decode step, and what a prompt token adds to one. Measured on the steps
-// themselves, they follow the machine, the model, the batch and the growing context.
+// themselves, they follow the machine, the model and the growing context. How a decode step depends on its
+// size isn't guessed: when there are prompts and the number of decoding sequences has changed by much, one
+// step goes without prompt tokens and shows it.
 #include "engine/prompt_pacer.h"
 
 #include <algorithm>
@@ -7,8 +9,9 @@
 namespace carat {
 namespace {
 
-constexpr int kFewest = 4;      // a prompt goes on whatever it costs
-constexpr int kFirstGuess = 8;  // until the costs are known
+constexpr int kFewest = 4;        // a prompt goes on whatever it costs
+constexpr int kFirstGuess = 8;    // until their cost is known
+constexpr double kSimilar = 1.5;  // ratio of batch sizes whose decode steps count as equally long
 
 /// A running average that follows smaller and larger values at different speeds, and takes none for more than
 /// four times itself.
@@ -27,9 +30,14 @@ constexpr Weights kDecodeStep{0.25, 0.03}, kPromptToken{0.05, 0.25};
 
 }  // namespace
 
+bool PromptPacer::knows(int decoding) const {
+  return decode_s_ > 0 && decoding <= kSimilar * measured_ && measured_ <= kSimilar * decoding;
+}
+
 int PromptPacer::prompt_tokens(int decoding, int room) const {
   if (slowdown_ == 0 || decoding == 0) return room;
-  if (decode_s_ == 0 || prompt_token_s_ == 0) return std::min(room, kFirstGuess);
+  if (!knows(decoding)) return 0;
+  if (prompt_token_s_ == 0) return std::min(room, kFirstGuess);
   // At most twice as many as ever: the first step may have gone by quickly by luck, and the next one would be
   // long.
   const double most = std::max(kFirstGuess, 2 * tried_);
@@ -37,13 +45,21 @@ int PromptPacer::prompt_tokens(int decoding, int room) const {
   return std::min(room, std::max(kFewest, static_cast<int>(std::min(affordable, most))));
 }
 
-void PromptPacer::report(int decode_tokens, int prompt_tokens, double seconds) {
-  if (decode_tokens == 0) return;
-  if (prompt_tokens == 0) return average(decode_s_, seconds, kDecodeStep);
+void PromptPacer::report(int decoding, int prompt_tokens, double seconds) {
+  if (decoding == 0) return;
+  if (prompt_tokens == 0) return report_decoding(decoding, seconds);
   constexpr double kLeast = 1e-9;  // a step may even be quicker than the average one without prompt tokens
   tried_ = std::max(tried_, prompt_tokens);
-  if (decode_s_ > 0)
+  if (knows(decoding))
     average(prompt_token_s_, std::max((seconds - decode_s_) / prompt_tokens, kLeast), kPromptToken);
+}
+
+void PromptPacer::report_decoding(int decoding, double seconds) {
+  if (knows(decoding)) return average(decode_s_, seconds, kDecodeStep);
+  // r times as many sequences take at most r times as long; a step that took longer was held up.
+  const double growth = std::max(1., static_cast<double>(decoding) / std::max(1, measured_));
+  decode_s_ = decode_s_ == 0 ? seconds : std::min(seconds, decode_s_ * growth);
+  measured_ = decoding;
 }
 
 }  // namespace carat

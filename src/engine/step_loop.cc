@@ -61,19 +61,20 @@ void StepLoop::step() {
   if (!copies_.empty()) runner_.copy_pages(copies_);
   builder_.clear();
   masks_.clear();
-  int decode_tokens = 0;
+  int decoding = 0, prompt_tokens = 0;
   std::vector<std::size_t> rows;  // with a drawn token, per share
   for (const StepShare& share : shares) {
-    if (share.sequence->pending() == 1) decode_tokens += share.tokens();
+    const bool decodes = share.sequence->pending() == 1;
+    decoding += decodes ? 1 : 0;
+    prompt_tokens += decodes ? 0 : share.count;
     rows.push_back(share.draws() ? 1 + share.drafts.size() : 0);
     add_to_step(share);
   }
-  const int prompt_tokens = builder_.tokens() - decode_tokens;
   drafter_.begin_step();
   runner_.submit(builder_.input());
   const StepResult result = runner_.collect();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  scheduler_.pacer().report(decode_tokens, prompt_tokens, took.count());
+  scheduler_.pacer().report(decoding, prompt_tokens, took.count());
   ++totals_.steps;
 
   const std::size_t vocab = runner_.info().vocab;
@@ -227,7 +228,9 @@ void StepLoop::end(Sequence& sequence, FinishReason reason, const std::string& e
 void StepLoop::post(const Sequence& sequence, Event event) {
   event.request = sequence.submission->index;
   event.sample = sequence.sample;
-  outgoing_.emplace_back(sequence.submission->outbox, std::move(event));
+  const std::shared_ptr<Outbox>& outbox = sequence.submission->outbox;
+  if (outgoing_.empty() || outgoing_.back().first != outbox) outgoing_.push_back({outbox, {}});
+  outgoing_.back().second.push_back(std::move(event));
 }
 
 EngineStats StepLoop::stats() const {

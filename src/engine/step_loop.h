@@ -46,8 +46,8 @@ class StepLoop {
   void end_all(FinishReason reason, const std::string& error);
   bool idle() const { return scheduler_.idle(); }
 
-  /// To be posted once stats() can be seen by whoever reads them.
-  using Outgoing = std::vector<std::pair<std::shared_ptr<Outbox>, Event>>;
+  /// To be posted once stats() can be seen by whoever reads them. Neighbours have different outboxes.
+  using Outgoing = std::vector<std::pair<std::shared_ptr<Outbox>, std::vector<Event>>>;
   Outgoing take_events() { return std::exchange(outgoing_, {}); }
   EngineStats stats() const;
 

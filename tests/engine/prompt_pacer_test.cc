@@ -23,8 +23,8 @@ TEST(PromptPacer, ChoosesAsManyTokensAsFitTheSlowdown) {
 
 TEST(PromptPacer, StartsSmallAndNeverStops) {
   PromptPacer pacer(2.0);
-  EXPECT_EQ(pacer.prompt_tokens(1, 512), 8);
   pacer.report(1, 0, 0.001);
+  EXPECT_EQ(pacer.prompt_tokens(1, 512), 8);
   pacer.report(1, 32, 100.0);
   EXPECT_EQ(pacer.prompt_tokens(1, 512), 4);
 }
@@ -46,6 +46,32 @@ TEST(PromptPacer, StepsThatWereHeldUpDoNotAllowMore) {
   for (int i = 0; i < 100; ++i) pacer.report(1, 0, i % 5 == 0 ? 1.0 : 0.010);
   EXPECT_LE(pacer.prompt_tokens(1, 512), 32);
   EXPECT_GE(pacer.prompt_tokens(1, 512), 25);
+}
+
+/// What a step of one sequence takes says little about a step of 16.
+TEST(PromptPacer, MeasuresDecodingAnewWhenTheBatchHasChanged) {
+  PromptPacer pacer(2.0);
+  EXPECT_EQ(pacer.prompt_tokens(1, 512), 0) << "nothing is known yet";
+  pacer.report(1, 0, 0.010);
+  for (int i = 0; i < 30; ++i) pacer.report(1, 10, 0.020);  // 1 ms per prompt token
+  EXPECT_EQ(pacer.prompt_tokens(1, 512), 10);
+  EXPECT_EQ(pacer.prompt_tokens(16, 512), 0);
+  pacer.report(16, 0, 0.040);
+  EXPECT_EQ(pacer.prompt_tokens(16, 512), 20) << "at most twice as many as before";
+  pacer.report(16, 20, 0.060);
+  EXPECT_EQ(pacer.prompt_tokens(16, 512), 40);
+  EXPECT_EQ(pacer.prompt_tokens(4, 512), 0);
+  pacer.report(4, 0, 0.020);
+  EXPECT_EQ(pacer.prompt_tokens(4, 512), 20);
+}
+
+TEST(PromptPacer, TakesNoStepForLongerThanTheBatchExplains) {
+  PromptPacer pacer(2.0);
+  pacer.report(1, 0, 0.010);
+  for (int i = 0; i < 30; ++i) pacer.report(1, 10, 0.020);
+  pacer.report(4, 0, 5.0);  // held up: at most 40 ms are believed
+  pacer.report(4, 20, 0.060);
+  EXPECT_LE(pacer.prompt_tokens(4, 512), 40);
 }
 
 /// One lucky step would otherwise be followed by one of 512 tokens.

@@ -32,9 +32,11 @@ class Line {
   }
   void step() {
     loop_.step();
-    for (auto& [outbox, event] : loop_.take_events()) {
-      tokens_[event.request] += event.token >= 0 ? 1 : 0;
-      if (event.finish) ended_.push_back(event.request), usage_[event.request] = event.finish->usage;
+    for (const auto& [outbox, events] : loop_.take_events()) {
+      for (const Event& event : events) {
+        tokens_[event.request] += event.token >= 0 ? 1 : 0;
+        if (event.finish) ended_.push_back(event.request), usage_[event.request] = event.finish->usage;
+      }
     }
   }
   void run_to_the_end() {

@@ -82,7 +82,8 @@ class Workload {
         if (arrival.cancel_step == steps) arrival.submission->cancelled = true;
       }
       loop.step();
-      for (auto& [outbox, event] : loop.take_events()) ended += receive(event) ? 1 : 0;
+      for (const auto& [outbox, events] : loop.take_events())
+        ended += std::ranges::count_if(events, [&](const Event& event) { return receive(event); });
     }
     const EngineStats stats = loop.stats();
     EXPECT_TRUE(loop.idle());
