@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "chat/json.h"
+#include "server/api_known_fields.h"
 
 namespace carat {
 namespace {
@@ -106,8 +107,29 @@ std::optional<std::string> ApiFields::text(std::string_view name) const {
   return value->as_text()->bytes();
 }
 
+Value ApiFields::required(std::string_view name) const {
+  const Value* value = find(name);
+  if (!value) reject(name, "is missing");
+  return *value;
+}
+
+Value ApiFields::required_map(std::string_view name) const {
+  if (!object(name)) reject(name, "is missing");
+  return *find(name);
+}
+
+Value ApiFields::required_text_value(std::string_view name) const {
+  if (!text(name)) reject(name, "is missing");
+  return *find(name);
+}
+
 std::string ApiFields::required_text(std::string_view name) const {
-  std::optional<std::string> value = text(name);
+  return required_text_value(name).as_text()->bytes();
+}
+
+std::string ApiFields::required_one_of(std::string_view name,
+                                       std::initializer_list<std::string_view> allowed) const {
+  std::optional<std::string> value = one_of(name, allowed);
   if (!value) reject(name, "is missing");
   return *std::move(value);
 }
@@ -172,10 +194,16 @@ void ApiFields::ignore(std::initializer_list<std::string_view> names) const {
   for (const std::string_view name : names) known_.emplace(name);
 }
 
-void ApiFields::refuse_unknown() const {
-  for (const jinja::Map::Entry& entry : map().entries())
-    if (const std::string& name = entry.key.as_text()->bytes(); !known_.contains(name))
-      bad_request(path(name), "unknown field ", in_quotes(path(name)));
+void ApiFields::refuse_rest(bool strict) const {
+  for (const jinja::Map::Entry& entry : map().entries()) {
+    const std::string& name = entry.key.as_text()->bytes();
+    if (known_.contains(name)) continue;
+    if (asks_for_something(name, entry.value)) {
+      const std::string_view instead = same_meaning(name, known_);
+      reject(name, "means nothing at this endpoint", instead.empty() ? "" : "; use ", instead);
+    }
+    if (strict) bad_request(path(name), "unknown field ", in_quotes(path(name)));
+  }
 }
 
 }  // namespace carat

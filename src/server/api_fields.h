@@ -46,12 +46,18 @@ class ApiFields {
   /// Token ids in [0, vocab).
   std::vector<int32_t> token_ids(std::string_view name, int vocab) const;
 
+  // The same for fields that must be there. As values, texts keep their origin.
+  jinja::Value required(std::string_view name) const;
+  jinja::Value required_map(std::string_view name) const;
+  jinja::Value required_text_value(std::string_view name) const;
   std::string required_text(std::string_view name) const;
+  std::string required_one_of(std::string_view name, std::initializer_list<std::string_view> allowed) const;
 
   /// Says that fields are known and without effect.
   void ignore(std::initializer_list<std::string_view> names) const;
-  /// Throws for a field that nobody has asked for or ignored.
-  void refuse_unknown() const;
+  /// To be called when all has been read. Throws for a field that nobody has asked for or ignored: for one
+  /// that asks for something (see asks_for_something()), and for any when `strict`.
+  void refuse_rest(bool strict) const;
 
   /// "messages[2].content", for messages.
   std::string path(std::string_view name) const;

@@ -46,20 +46,29 @@ constexpr std::string_view kSchemas = R"json({
     "seed": {"type": ["integer", "null"]},
     "logit_bias": {"type": ["object", "null"], "propertyNames": {"pattern": "^[0-9]+$"},
                    "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100}},
-    "stop": {"type": ["string", "array", "null"], "maxItems": 16,
-             "items": {"type": "string", "minLength": 1}},
     "stop_token_ids": {"type": ["array", "null"], "items": {"type": "integer", "minimum": 0}},
     "min_tokens": {"type": ["integer", "null"], "minimum": 0},
     "ignore_eos": {"type": ["boolean", "null"]},
-    "n": {"type": ["integer", "null"], "minimum": 1},
     "priority": {"type": ["integer", "null"], "minimum": -1000, "maximum": 1000},
     "cache_salt": {"type": ["string", "null"]},
-    "stream": {"type": ["boolean", "null"]},
+    "stream": {"type": ["boolean", "null"]}}},
+  "Stop": {"type": ["string", "array", "null"], "maxItems": 16, "items": {"type": "string", "minLength": 1}},
+  "Choices": {"type": "object", "properties": {
+    "n": {"type": ["integer", "null"], "minimum": 1},
+    "stop": {"$ref": "#/components/schemas/Stop"},
     "stream_options": {"type": ["object", "null"],
                        "properties": {"include_usage": {"type": ["boolean", "null"]}}},
-    "skip_special_tokens": {"type": ["boolean", "null"]},
     "return_token_ids": {"type": ["boolean", "null"]},
     "timings": {"type": ["boolean", "null"]}}},
+  "MessagesPrompt": {"type": "object", "required": ["messages"], "properties": {
+    "model": {"type": ["string", "null"]},
+    "messages": {"type": "array", "minItems": 1, "items": {"type": "object", "required": ["role", "content"],
+      "properties": {"role": {"enum": ["user", "assistant", "system"]},
+                     "content": {"type": ["string", "array"]}}}},
+    "system": {"type": ["string", "array", "null"]}, "tools": {"type": ["array", "null"]},
+    "thinking": {"type": ["object", "null"], "required": ["type"], "properties": {
+      "type": {"enum": ["enabled", "disabled", "adaptive"]},
+      "budget_tokens": {"type": ["integer", "null"], "minimum": 1}}}}},
   "Usage": {"type": "object", "required": ["prompt_tokens", "completion_tokens", "total_tokens"],
     "properties": {"prompt_tokens": {"type": "integer"}, "completion_tokens": {"type": "integer"},
       "total_tokens": {"type": "integer"},
@@ -68,7 +77,8 @@ constexpr std::string_view kSchemas = R"json({
                                     "properties": {"reasoning_tokens": {"type": "integer"}}}}}
 })json";
 
-constexpr std::string_view kChatRequest = R"json({"allOf": [{"$ref": "#/components/schemas/Sampling"},
+constexpr std::string_view kChatRequest = R"json({"allOf": [
+  {"$ref": "#/components/schemas/Sampling"}, {"$ref": "#/components/schemas/Choices"},
   {"type": "object", "required": ["messages"], "properties": {
     "messages": {"$ref": "#/components/schemas/Messages"}, "tools": {"$ref": "#/components/schemas/Tools"},
     "tool_choice": {"anyOf": [{"enum": ["none", "auto", "required", null]}, {"type": "object"}]},
@@ -97,10 +107,11 @@ constexpr std::string_view kChatReply = R"json({"type": "object",
         "finish_reason": {"enum": ["stop", "length", "tool_calls"]}}}}}})json";
 
 constexpr std::string_view kCompletionsRequest = R"json({"allOf": [
-  {"$ref": "#/components/schemas/Sampling"}, {"type": "object", "required": ["prompt"], "properties": {
+  {"$ref": "#/components/schemas/Sampling"}, {"$ref": "#/components/schemas/Choices"},
+  {"type": "object", "required": ["prompt"], "properties": {
     "prompt": {"type": ["string", "array"], "minItems": 1},
     "max_tokens": {"type": ["integer", "null"], "minimum": 0},
-    "echo": {"type": ["boolean", "null"]},
+    "echo": {"type": ["boolean", "null"]}, "skip_special_tokens": {"type": ["boolean", "null"]},
     "logprobs": {"type": ["integer", "null"], "minimum": 0, "maximum": 20},
     "best_of": {"enum": [1, null]}, "suffix": {"type": "null"}}}]})json";
 
@@ -115,6 +126,10 @@ constexpr std::string_view kResponsesRequest = R"json({"allOf": [
     "input": {"type": ["string", "array"], "minItems": 1, "items": {"type": "object"}},
     "instructions": {"type": ["string", "null"]}, "tools": {"type": ["array", "null"]},
     "max_output_tokens": {"type": ["integer", "null"], "minimum": 0},
+    "stop": {"$ref": "#/components/schemas/Stop"},
+    "include": {"type": ["array", "null"],
+                "items": {"enum": ["message.output_text.logprobs", "reasoning.encrypted_content"]}},
+    "truncation": {"enum": ["disabled", null]}, "max_tool_calls": {"type": "null"},
     "store": {"enum": [false, null]}, "reasoning": {"type": ["object", "null"]},
     "text": {"type": ["object", "null"]}}}]})json";
 
@@ -124,14 +139,13 @@ constexpr std::string_view kResponsesReply = R"json({"type": "object",
     "output": {"type": "array"}}})json";
 
 constexpr std::string_view kMessagesRequest = R"json({"allOf": [
-  {"$ref": "#/components/schemas/Sampling"}, {"type": "object", "required": ["messages", "max_tokens"],
-   "properties": {"messages": {"type": "array", "minItems": 1, "items": {"type": "object",
-      "required": ["role", "content"], "properties": {"role": {"enum": ["user", "assistant", "system"]},
-        "content": {"type": ["string", "array"]}}}},
-    "system": {"type": ["string", "array", "null"]}, "max_tokens": {"type": "integer", "minimum": 0},
+  {"$ref": "#/components/schemas/Sampling"}, {"$ref": "#/components/schemas/MessagesPrompt"},
+  {"type": "object", "required": ["max_tokens"], "properties": {
+    "max_tokens": {"type": "integer", "minimum": 0},
     "stop_sequences": {"type": ["array", "null"], "maxItems": 16,
-                       "items": {"type": "string", "minLength": 1}},
-    "tools": {"type": ["array", "null"]}, "thinking": {"type": ["object", "null"]}}}]})json";
+                       "items": {"type": "string", "minLength": 1}}}}]})json";
+
+constexpr std::string_view kCountRequest = R"json({"$ref": "#/components/schemas/MessagesPrompt"})json";
 
 constexpr std::string_view kMessagesReply = R"json({"type": "object",
   "required": ["id", "type", "role", "content", "stop_reason", "usage"],
@@ -174,7 +188,7 @@ constexpr Endpoint kEndpoints[] = {
      "text/event-stream"},
     {"/v1/messages", "post", "Answer a chat, Anthropic's Messages API", kMessagesRequest, kMessagesReply,
      "text/event-stream"},
-    {"/v1/messages/count_tokens", "post", "Count the tokens of a chat", kMessagesRequest, kObject},
+    {"/v1/messages/count_tokens", "post", "Count the tokens of a chat", kCountRequest, kObject},
     {"/v1/embeddings", "post", "Always refused: the model gives no embeddings", kObject, kObject, nullptr,
      /*always_refused=*/true},
     {"/v1/models", "get", "The model's names", "", kObject},

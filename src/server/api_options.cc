@@ -58,14 +58,23 @@ SamplingParams parse_sampling(const ApiFields& body, const ServedModel& model) {
 
 }  // namespace
 
-void check_stop_strings(const std::vector<std::string>& stop, const std::string& path) {
-  if (stop.size() > kMostStopStrings)
-    bad_request(path, path, " has ", stop.size(), " strings, the most are ", kMostStopStrings);
-  for (const std::string& each : stop) {
-    if (each.empty()) bad_request(path, path, ": a stop string must not be empty");
+void parse_stop(const ApiFields& body, std::string_view name, ReplyOptions& options) {
+  options.stop = body.texts(name);
+  if (options.stop.size() > kMostStopStrings)
+    body.reject(name, "has ", options.stop.size(), " strings, the most are ", kMostStopStrings);
+  for (const std::string& each : options.stop) {
+    if (each.empty()) body.reject(name, "has an empty string");
     if (each.size() > kMostStopBytes)
-      bad_request(path, path, ": a stop string has ", each.size(), " bytes, the most are ", kMostStopBytes);
+      body.reject(name, "has a string of ", each.size(), " bytes, the most are ", kMostStopBytes);
   }
+}
+
+void parse_choices(const ApiFields& body, const ServedModel& model, ReplyOptions& options) {
+  options.samples = static_cast<int>(body.integer("n", 1, model.most_choices).value_or(1));
+  if (const auto stream_options = body.object("stream_options"))
+    options.include_usage = stream_options->boolean("include_usage").value_or(false);
+  options.timings = body.boolean("timings").value_or(false);
+  options.return_token_ids = body.boolean("return_token_ids").value_or(false);
 }
 
 std::optional<int> parse_max_tokens(const ApiFields& body, std::initializer_list<std::string_view> names) {
@@ -84,21 +93,13 @@ ReplyOptions parse_reply_options(const ApiFields& body, const ServedModel& model
     return static_cast<int>(body.integer(name, least, most).value_or(fallback));
   };
   options.min_tokens = integer("min_tokens", 0, kMostInt, 0);
-  options.samples = integer("n", 1, model.most_choices, 1);
   options.priority = integer("priority", -kMostPriority, kMostPriority, 0);
   options.ignore_eos = body.boolean("ignore_eos").value_or(false);
   options.stop_tokens = body.token_ids("stop_token_ids", model.vocab);
-  options.stop = body.texts("stop");
-  check_stop_strings(options.stop, "stop");
   options.cache_salt = body.text("cache_salt").value_or("");
   if (options.cache_salt.size() > kMostSaltBytes)
     body.reject("cache_salt", "has ", options.cache_salt.size(), " bytes, the most are ", kMostSaltBytes);
   options.stream = body.boolean("stream").value_or(false);
-  if (const auto stream_options = body.object("stream_options"))
-    options.include_usage = stream_options->boolean("include_usage").value_or(false);
-  options.timings = body.boolean("timings").value_or(false);
-  options.return_token_ids = body.boolean("return_token_ids").value_or(false);
-  options.skip_special_tokens = body.boolean("skip_special_tokens").value_or(true);
   body.ignore({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
                "prompt_cache_retention"});
   return options;

@@ -27,18 +27,22 @@ struct ReplyOptions {
   bool include_usage = false;  // in a stream
   bool timings = false;
   bool return_token_ids = false;
-  bool skip_special_tokens = true;
+  bool skip_special_tokens = true;  // of plain text; what a chat's reply consists of, its control tokens say
 };
 
-/// Everything but max_tokens and logprobs, whose names and meanings differ between endpoints. Throws
-/// ApiError.
+// What all throw is ApiError.
+
+/// What every endpoint has that generates; the rest is read by these below, where it is there.
 ReplyOptions parse_reply_options(const ApiFields& body, const ServedModel& model);
+
+/// The strings that end a reply, from the field of that name.
+void parse_stop(const ApiFields& body, std::string_view name, ReplyOptions& options);
+
+/// What OpenAI's APIs with choices have: their number, and what else comes with them.
+void parse_choices(const ApiFields& body, const ServedModel& model, ReplyOptions& options);
 
 /// Of one of these fields, the first that is there.
 std::optional<int> parse_max_tokens(const ApiFields& body, std::initializer_list<std::string_view> names);
-
-/// Throws ApiError for a stop string that is empty or too long, or too many of them.
-void check_stop_strings(const std::vector<std::string>& stop, const std::string& path);
 
 /// The engine's request for `prompt`. Stop strings are not part of it: replies look for them where they
 /// count. Throws ApiError{400, context_length_exceeded}, naming `field`, for a prompt that doesn't fit.

@@ -144,7 +144,9 @@ void refuse_embeddings(const Model&, const ApiFields&, const Exchange&) {
 template <class Make>
 Serve respond_with(Make make) {
   return [make](const Model& model, const ApiFields& body, const Exchange& exchange) {
-    exchange->respond({.body = make(body, *model)});
+    std::string reply = make(body, *model);
+    body.refuse_rest(model->refuses_unknown_fields);
+    exchange->respond({.body = std::move(reply)});
   };
 }
 

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "server/api_fields.h"
+
 namespace carat {
 
 using jinja::Map;
@@ -21,6 +23,20 @@ Value text_part(Value text) {
   part.set("type", plain_text("text"));
   part.set("text", std::move(text));
   return Value::map(std::move(part));
+}
+
+Value text_content(const Value& content, const std::string& path,
+                   std::initializer_list<std::string_view> types) {
+  if (content.as_text()) return content;
+  if (!content.as_list())
+    bad_request(path, path, " is ", content.type_name(), ", expected a string or a list of parts");
+  std::vector<Value> parts;
+  for (const Value& item : content.as_list()->items) {
+    const ApiFields part(item, element_path(path, parts.size()));
+    const std::string type = part.required_one_of("type", types);
+    parts.push_back(text_part(part.required_text_value(type == "refusal" ? "refusal" : "text")));
+  }
+  return Value::list(std::move(parts));
 }
 
 Value chat_tool_call(Value id, Value name, Value arguments) {

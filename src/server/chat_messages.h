@@ -1,5 +1,7 @@
 // Builds the messages and tools of a chat out of those of other APIs. Texts keep the origin they came with.
 #pragma once
+#include <initializer_list>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,6 +17,10 @@ jinja::Value chat_message(std::string_view role, jinja::Value content);
 
 /// {"type": "text", "text": text}
 jinja::Value text_part(jinja::Value text);
+
+/// A text, or a list of parts of text of these types, as parts of ours. `path` names `content` in errors.
+jinja::Value text_content(const jinja::Value& content, const std::string& path,
+                          std::initializer_list<std::string_view> types);
 
 /// {"id", "type": "function", "function": {"name", "arguments"}}
 jinja::Value chat_tool_call(jinja::Value id, jinja::Value name, jinja::Value arguments);

@@ -15,42 +15,18 @@ void check_tool(const ApiFields& tool) {
   const std::string type = tool.text("type").value_or("function");
   if (type != "function")
     tool.reject("type", "is ", in_quotes(type), ": only tools of type function are supported");
-  const std::optional<ApiFields> function = tool.object("function");
-  if (!function) tool.reject("function", "is missing");
-  const std::string name = function->required_text("name");
+  const ApiFields function(tool.required_map("function"), tool.path("function"));
+  const std::string name = function.required_text("name");
   if (name.empty() || name.size() > kMostToolNameBytes)
-    function->reject("name", "must have 1 to ", kMostToolNameBytes, " bytes");
-  function->text("description");
-  function->object("parameters");
+    function.reject("name", "must have 1 to ", kMostToolNameBytes, " bytes");
+  function.text("description");
+  function.object("parameters");
 }
 
 bool has_tool(const Value& tools, const std::string& name) {
   return tools.as_list() && std::ranges::any_of(tools.as_list()->items, [&](const Value& tool) {
            return tool.as_map()->find("function")->as_map()->find("name")->as_text()->bytes() == name;
          });
-}
-
-ToolChoice parse_tool_choice(const ApiFields& body, const Value& tools) {
-  const Value* field = body.find("tool_choice");
-  if (!field) return {};
-  ToolChoice choice;
-  if (field->as_map()) {
-    const ApiFields object(*field, "tool_choice");
-    object.one_of("type", {"function"});
-    const std::optional<ApiFields> function = object.object("function");
-    choice = {ToolChoice::Kind::named,
-              function ? function->required_text("name") : object.required_text("name")};
-  } else {
-    const auto kind = body.one_of("tool_choice", {"none", "auto", "required"});
-    if (*kind == "none") choice.kind = ToolChoice::Kind::none;
-    if (*kind == "required") choice.kind = ToolChoice::Kind::required;
-  }
-  if (choice.kind == ToolChoice::Kind::named && !has_tool(tools, choice.name))
-    bad_request("tool_choice", "tool_choice names ", in_quotes(choice.name),
-                ", which is not among the tools");
-  if (choice.kind == ToolChoice::Kind::required && !tools.truth())
-    bad_request("tool_choice", "tool_choice is required, but there are no tools");
-  return choice;
 }
 
 /// OpenAI's {"type": "json_schema", "json_schema": {"schema"}}, and llama.cpp's {"type": "json_object",
@@ -60,18 +36,13 @@ ReplyFormat parse_response_format(const ApiFields& body) {
   if (!format) return {};
   const std::string type = format->required_text("type");
   if (type == "text") return {};
-  const auto schema_of = [](const ApiFields& object) {
-    const std::optional<ApiFields> schema = object.object("schema");
-    if (!schema) object.reject("schema", "is missing");
-    return *object.find("schema");
-  };
   if (type == "json_object" && format->find("schema"))
-    return {ReplyFormat::Kind::json_schema, schema_of(*format)};
+    return {ReplyFormat::Kind::json_schema, format->required_map("schema")};
   if (type == "json_object") return {ReplyFormat::Kind::json_object};
   if (type != "json_schema")
     format->reject("type", "is ", in_quotes(type), ", expected text, json_object or json_schema");
   const std::optional<ApiFields> named = format->object("json_schema");
-  return {ReplyFormat::Kind::json_schema, schema_of(named ? *named : *format)};
+  return {ReplyFormat::Kind::json_schema, (named ? *named : *format).required_map("schema")};
 }
 
 void parse_thinking(const ApiFields& body, ChatRequest& request) {
@@ -96,18 +67,37 @@ void parse_logprobs(const ApiFields& body, ReplyOptions& options) {
   if (wanted) options.logprobs = static_cast<int>(top.value_or(0));
 }
 
-/// Fields that would change the reply, and which nothing here can honour.
-void refuse_unsupported(const ApiFields& body) {
-  for (const std::string_view name : {"functions", "function_call"})
-    if (body.find(name)) body.reject(name, "is not supported; use tools and tool_choice");
+void check_modalities(const ApiFields& body) {
   if (const auto* modalities = body.list("modalities"))
     for (const Value& each : *modalities)
       if (!each.as_text() || each.as_text()->bytes() != "text")
         body.reject("modalities", "may contain only \"text\"");
-  body.ignore({"verbosity", "prediction", "web_search_options", "audio"});
 }
 
 }  // namespace
+
+ToolChoice parse_tool_choice(const ApiFields& body, const Value& tools) {
+  const Value* field = body.find("tool_choice");
+  if (!field) return {};
+  ToolChoice choice;
+  if (field->as_map()) {
+    const ApiFields object(*field, "tool_choice");
+    object.one_of("type", {"function"});
+    const std::optional<ApiFields> function = object.object("function");
+    choice = {ToolChoice::Kind::named,
+              function ? function->required_text("name") : object.required_text("name")};
+  } else {
+    const auto kind = body.one_of("tool_choice", {"none", "auto", "required"});
+    if (*kind == "none") choice.kind = ToolChoice::Kind::none;
+    if (*kind == "required") choice.kind = ToolChoice::Kind::required;
+  }
+  if (choice.kind == ToolChoice::Kind::named && !has_tool(tools, choice.name))
+    bad_request("tool_choice", "tool_choice names ", in_quotes(choice.name),
+                ", which is not among the tools");
+  if (choice.kind == ToolChoice::Kind::required && !tools.truth())
+    bad_request("tool_choice", "tool_choice is required, but there are no tools");
+  return choice;
+}
 
 bool ends_with_assistant_text(const Value& messages) {
   const jinja::List* list = messages.as_list();
@@ -146,15 +136,18 @@ ChatRequest parse_chat_request(const ApiFields& body, const ServedModel& model) 
   ChatRequest request;
   request.model = body.text("model").value_or("");
   model.require_name(request.model);
-  refuse_unsupported(body);
+  check_modalities(body);
   parse_conversation(body, request);
   request.options = parse_reply_options(body, model);
+  parse_stop(body, "stop", request.options);
+  parse_choices(body, model, request.options);
   request.options.max_tokens = parse_max_tokens(body, {"max_completion_tokens", "max_tokens"});
   parse_logprobs(body, request.options);
   request.tool_choice = parse_tool_choice(body, request.conversation.tools);
   request.parallel_tool_calls = body.boolean("parallel_tool_calls").value_or(true);
   request.format = parse_response_format(body);
-  if (model.refuses_unknown_fields) body.refuse_unknown();
+  body.ignore({"verbosity", "prediction"});
+  body.refuse_rest(model.refuses_unknown_fields);
   return request;
 }
 

@@ -41,6 +41,9 @@ ChatRequest parse_chat_request(const ApiFields& body, const ServedModel& model);
 /// Only what makes a prompt: messages, tools and template arguments. Also for /tokenize and /apply-template.
 void parse_conversation(const ApiFields& body, ChatRequest& request);
 
+/// OpenAI's tool_choice in either of its APIs; `tools` are those that there are. Throws ApiError.
+ToolChoice parse_tool_choice(const ApiFields& body, const jinja::Value& tools);
+
 /// A text or a list of parts ends the last message, which is the assistant's and calls no tool: the reply
 /// goes on with it.
 bool ends_with_assistant_text(const jinja::Value& messages);

@@ -63,19 +63,17 @@ CompletionsRequest parse_completions_request(const ApiFields& body, const Served
   if (body.integer("best_of", 1, 1'000).value_or(1) > 1)
     body.reject("best_of", "is not supported; ask for n replies and choose by their logprobs");
   request.options = parse_reply_options(body, model);
+  parse_stop(body, "stop", request.options);
+  parse_choices(body, model, request.options);
+  request.options.skip_special_tokens = body.boolean("skip_special_tokens").value_or(true);
   request.options.max_tokens = parse_max_tokens(body, {"max_tokens"}).value_or(kDefaultTokens);
   if (const auto logprobs = body.integer("logprobs", 0, kMostLogprobs))
     request.options.logprobs = static_cast<int>(*logprobs);
   request.echo = body.boolean("echo").value_or(false);
   if (request.echo && request.options.logprobs)
     body.reject("logprobs", "together with echo is not supported: there are none for the prompt's tokens");
-  for (const std::string_view name : {"response_format", "grammar", "json_schema"})
-    if (body.find(name)) body.reject(name, "is not supported here; use /v1/chat/completions");
-  if (model.refuses_unknown_fields) {
-    body.find("prompt");
-    body.refuse_unknown();
-  }
   request.prompts = parse_prompts(body, model);
+  body.refuse_rest(model.refuses_unknown_fields);
   return request;
 }
 

@@ -107,10 +107,9 @@ class MessageEvents final : public EventSink, private ReplyBlocks::Listener {
       : EventSink(std::move(exchange)), message_(std::move(message)) {}
 
   void add(ReplyDelta delta) override {
-    const std::optional<ReplyEnd> end = std::move(delta.end);
+    const std::optional<ReplyEnd> end = delta.end;
     blocks_.add(std::move(delta));
     if (!end) return;
-    blocks_.close();
     send_event("message_delta", [&](JsonText& json) {
       json.name("delta").object([&] { write_stop(*end, json); });
       write_message_usage(end->prompt_tokens, end->cached_tokens, end->reply_tokens, json);

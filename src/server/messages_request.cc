@@ -9,43 +9,16 @@ namespace {
 
 using jinja::Value;
 
-Value required(const ApiFields& object, std::string_view name) {
-  const Value* value = object.find(name);
-  if (!value) object.reject(name, "is missing");
-  return *value;
-}
-
-Value required_text(const ApiFields& object, std::string_view name) {
-  object.required_text(name);
-  return required(object, name);
-}
-
-/// A text, or a list of blocks of text.
-Value text_content(const Value& content, const std::string& path) {
-  if (content.as_text()) return content;
-  if (!content.as_list())
-    bad_request(path, path, " is ", content.type_name(), ", expected a string or a list of blocks");
-  std::vector<Value> parts;
-  for (const Value& block : content.as_list()->items) {
-    const ApiFields fields(block, element_path(path, parts.size()));
-    if (const std::string type = fields.required_text("type"); type != "text")
-      fields.reject("type", "is ", in_quotes(type), ": only text is supported here");
-    parts.push_back(text_part(required_text(fields, "text")));
-  }
-  return Value::list(std::move(parts));
-}
-
 /// What a message of the assistant consists of, in order.
 void add_assistant_block(const ApiFields& block, ChatMessages& messages) {
   const std::string type = block.required_text("type");
   if (type == "text") {
-    messages.add("assistant", required_text(block, "text"));
+    messages.add("assistant", block.required_text_value("text"));
   } else if (type == "thinking") {
-    messages.add_reasoning(required_text(block, "thinking"));
+    messages.add_reasoning(block.required_text_value("thinking"));
   } else if (type == "tool_use") {
-    if (!block.object("input")) block.reject("input", "is missing");
-    messages.add_tool_call(
-        chat_tool_call(required_text(block, "id"), required_text(block, "name"), required(block, "input")));
+    messages.add_tool_call(chat_tool_call(block.required_text_value("id"), block.required_text_value("name"),
+                                          block.required_map("input")));
   } else if (type != "redacted_thinking") {
     block.reject("type", "is ", in_quotes(type), ": an assistant's block is text, thinking or tool_use");
   }
@@ -59,10 +32,11 @@ void add_user_blocks(const std::vector<Value>& blocks, const std::string& path, 
     const std::string type = block.required_text("type");
     if (type == "tool_result") {
       const Value* content = block.find("content");
-      messages.add_tool_result(required_text(block, "tool_use_id"),
-                               content ? text_content(*content, block.path("content")) : plain_text(""));
+      messages.add_tool_result(
+          block.required_text_value("tool_use_id"),
+          content ? text_content(*content, block.path("content"), {"text"}) : plain_text(""));
     } else if (type == "text") {
-      parts.push_back(text_part(required_text(block, "text")));
+      parts.push_back(text_part(block.required_text_value("text")));
     } else {
       block.reject("type", "is ", in_quotes(type), ": a user's block is text or tool_result");
     }
@@ -72,19 +46,19 @@ void add_user_blocks(const std::vector<Value>& blocks, const std::string& path, 
 
 Value parse_messages(const ApiFields& body) {
   ChatMessages messages;
-  if (const Value* system = body.find("system")) messages.add("system", text_content(*system, "system"));
+  if (const Value* system = body.find("system"))
+    messages.add("system", text_content(*system, "system", {"text"}));
   const std::vector<Value>* list = body.list("messages");
   if (!list) body.reject("messages", "is missing");
   if (list->empty()) body.reject("messages", "is empty");
   for (std::size_t i = 0; i < list->size(); ++i) {
     const ApiFields message((*list)[i], element_path("messages", i));
-    const auto role = message.one_of("role", {"user", "assistant", "system"});
-    if (!role) message.reject("role", "is missing");
-    const Value content = required(message, "content");
+    const std::string role = message.required_one_of("role", {"user", "assistant", "system"});
+    const Value content = message.required("content");
     const std::string path = message.path("content");
-    if (!content.as_list() || *role == "system") {
-      messages.add(*role, text_content(content, path));
-    } else if (*role == "user") {
+    if (!content.as_list() || role == "system") {
+      messages.add(role, text_content(content, path, {"text"}));
+    } else if (role == "user") {
       add_user_blocks(content.as_list()->items, path, messages);
     } else {
       for (std::size_t b = 0; b < content.as_list()->items.size(); ++b)
@@ -103,10 +77,9 @@ Value parse_tools(const ApiFields& body) {
     const ApiFields tool((*list)[i], element_path("tools", i));
     if (tool.text("type").value_or("custom") != "custom") continue;
     tool.text("description");
-    if (!tool.object("input_schema")) tool.reject("input_schema", "is missing");
     const Value* description = tool.find("description");
-    tools.push_back(chat_tool(required_text(tool, "name"), description ? *description : Value(),
-                              *tool.find("input_schema")));
+    tools.push_back(chat_tool(tool.required_text_value("name"), description ? *description : Value(),
+                              tool.required_map("input_schema")));
   }
   return Value::list(std::move(tools));
 }
@@ -114,19 +87,17 @@ Value parse_tools(const ApiFields& body) {
 void parse_tool_choice(const ApiFields& body, ChatRequest& request) {
   const std::optional<ApiFields> choice = body.object("tool_choice");
   if (!choice) return;
-  const auto type = choice->one_of("type", {"auto", "any", "tool", "none"});
-  if (!type) choice->reject("type", "is missing");
-  if (*type == "none") request.tool_choice.kind = ToolChoice::Kind::none;
-  if (*type == "any") request.tool_choice.kind = ToolChoice::Kind::required;
-  if (*type == "tool") request.tool_choice = {ToolChoice::Kind::named, choice->required_text("name")};
+  const std::string type = choice->required_one_of("type", {"auto", "any", "tool", "none"});
+  if (type == "none") request.tool_choice.kind = ToolChoice::Kind::none;
+  if (type == "any") request.tool_choice.kind = ToolChoice::Kind::required;
+  if (type == "tool") request.tool_choice = {ToolChoice::Kind::named, choice->required_text("name")};
   request.parallel_tool_calls = !choice->boolean("disable_parallel_tool_use").value_or(false);
 }
 
 void parse_thinking(const ApiFields& body, ChatRequest& request) {
   const std::optional<ApiFields> thinking = body.object("thinking");
   if (!thinking) return;
-  const auto type = thinking->one_of("type", {"enabled", "disabled", "adaptive"});
-  request.thinking = type != "disabled";
+  request.thinking = thinking->required_one_of("type", {"enabled", "disabled", "adaptive"}) != "disabled";
   if (const auto budget = thinking->integer("budget_tokens", 1, 1 << 30); budget && *request.thinking)
     request.thinking_budget = static_cast<int>(*budget);
 }
@@ -137,9 +108,8 @@ ReplyFormat parse_format(const ApiFields& body) {
   const std::optional<ApiFields> format =
       config && config->find("format") ? config->object("format") : body.object("output_format");
   if (!format) return {};
-  format->one_of("type", {"json_schema"});
-  if (!format->object("schema")) format->reject("schema", "is missing");
-  return {ReplyFormat::Kind::json_schema, *format->find("schema")};
+  format->required_one_of("type", {"json_schema"});
+  return {ReplyFormat::Kind::json_schema, format->required_map("schema")};
 }
 
 }  // namespace
@@ -154,15 +124,15 @@ ChatRequest parse_messages_request(const ApiFields& body, const ServedModel& mod
   parse_tool_choice(body, request);
   parse_thinking(body, request);
   request.format = parse_format(body);
-  if (counts_only) return request;
-  request.options = parse_reply_options(body, model);
-  request.options.stop = body.texts("stop_sequences");
-  check_stop_strings(request.options.stop, "stop_sequences");
-  request.options.max_tokens = parse_max_tokens(body, {"max_tokens"});
-  if (!request.options.max_tokens) body.reject("max_tokens", "is missing");
-  request.options.samples = 1;
-  body.ignore({"anthropic_version", "anthropic_beta", "container", "context_management", "betas"});
-  if (model.refuses_unknown_fields) body.refuse_unknown();
+  if (!counts_only) {
+    request.options = parse_reply_options(body, model);
+    parse_stop(body, "stop_sequences", request.options);
+    request.options.max_tokens = parse_max_tokens(body, {"max_tokens"});
+    if (!request.options.max_tokens) body.reject("max_tokens", "is missing");
+  }
+  body.ignore({"anthropic_version", "anthropic_beta", "betas", "container", "context_management", "metadata",
+               "service_tier"});
+  body.refuse_rest(model.refuses_unknown_fields);
   return request;
 }
 

@@ -11,13 +11,17 @@ void ReplyBlocks::add(ReplyDelta delta) {
   if (!delta.content.empty())
     add_text(ReplyBlock::Kind::text, std::move(delta.content), std::move(delta.tokens));
   for (ReplyCall& call : delta.calls) {
-    open({ReplyBlock::Kind::call, {}, {}, std::move(call), {}});
+    open({.kind = ReplyBlock::Kind::call, .id = {}, .text = {}, .call = std::move(call), .tokens = {}});
     close();
   }
+  if (!delta.end) return;
+  if (is_open_) blocks_.back().is_cut = delta.end->reason == ReplyEndReason::length;
+  close();
 }
 
 void ReplyBlocks::add_text(ReplyBlock::Kind kind, std::string text, std::vector<ReplyToken> tokens) {
-  if (!is_open_ || blocks_.back().kind != kind) open({kind, {}, {}, {}, {}});
+  if (!is_open_ || blocks_.back().kind != kind)
+    open({.kind = kind, .id = {}, .text = {}, .call = {}, .tokens = {}});
   ReplyBlock& block = blocks_.back();
   block.text += text;
   listener_.grew(blocks_.size() - 1, block, text, tokens);

@@ -15,6 +15,7 @@ struct ReplyBlock {
   std::string text;                // all of it so far
   ReplyCall call;                  // whole; of Kind::call
   std::vector<ReplyToken> tokens;  // of Kind::text
+  bool is_cut = false;             // in its middle, by the limit of tokens
 };
 
 class ReplyBlocks {
@@ -31,14 +32,14 @@ class ReplyBlocks {
 
   explicit ReplyBlocks(Listener& listener) : listener_(listener) {}
 
+  /// The reply's end closes the last one.
   void add(ReplyDelta delta);
-  /// Nothing more comes.
-  void close();
   const std::vector<ReplyBlock>& all() const { return blocks_; }
 
  private:
   void add_text(ReplyBlock::Kind kind, std::string text, std::vector<ReplyToken> tokens);
   void open(ReplyBlock block);
+  void close();
 
   Listener& listener_;
   std::vector<ReplyBlock> blocks_;

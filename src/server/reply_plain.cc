@@ -95,8 +95,12 @@ ReplyOptions parse_plain_options(const ApiFields& query, const ServedModel& mode
   constexpr int kDefaultTokens = 128;
   model.require_name(query.text("model").value_or(""));
   ReplyOptions options = parse_reply_options(query, model);
+  parse_stop(query, "stop", options);
+  options.skip_special_tokens = query.boolean("skip_special_tokens").value_or(true);
   options.max_tokens = parse_max_tokens(query, {"max_tokens"}).value_or(kDefaultTokens);
-  options.samples = 1;
+  query.required_text("prompt");
+  query.ignore({"stream"});  // it always is one
+  query.refuse_rest(model.refuses_unknown_fields);
   return options;
 }
 

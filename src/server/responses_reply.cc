@@ -28,7 +28,7 @@ const char* item_prefix(Kind kind) {
 struct Response {
   std::shared_ptr<const ServedModel> model;
   std::string echo;
-  bool logprobs;
+  bool logprobs, keeps_reasoning;
   std::string id = random_id("resp_");
   int64_t created = std::time(nullptr);
 
@@ -65,7 +65,9 @@ struct Response {
           if (whole) write_part(block, whole, json);
         });
       }
-      json.field("status", whole ? "completed" : "in_progress");
+      if (block.kind == Kind::reasoning && keeps_reasoning && whole)
+        json.field("encrypted_content", std::string(kKeptReasoning) + block.text);
+      json.field("status", !whole ? "in_progress" : block.is_cut ? "incomplete" : "completed");
     });
   }
 
@@ -141,7 +143,6 @@ class ResponseEvents final : public EventSink, private ReplyBlocks::Listener {
     blocks_.add(std::move(delta));
   }
   void finish() override {
-    blocks_.close();
     const bool is_cut = end_.reason == ReplyEndReason::length;
     send_response(is_cut ? "response.incomplete" : "response.completed", &end_);
     end_stream();
@@ -250,8 +251,10 @@ std::unique_ptr<ReplySink> make_responses_sink(const ResponsesRequest& request,
                                                std::shared_ptr<const ServedModel> model,
                                                std::shared_ptr<HttpExchange> exchange) {
   const ReplyOptions& options = request.chat.options;
-  Response response{
-      .model = std::move(model), .echo = request.echo, .logprobs = options.logprobs.has_value()};
+  Response response{.model = std::move(model),
+                    .echo = request.echo,
+                    .logprobs = options.logprobs.has_value(),
+                    .keeps_reasoning = request.keeps_reasoning};
   if (options.stream) return std::make_unique<ResponseEvents>(std::move(response), std::move(exchange));
   return std::make_unique<ResponseBody>(std::move(response), std::move(exchange));
 }

@@ -11,61 +11,36 @@ namespace {
 
 using jinja::Value;
 
-Value required(const ApiFields& object, std::string_view name) {
-  const Value* value = object.find(name);
-  if (!value) object.reject(name, "is missing");
-  return *value;
+/// The parts of text under all the names that the API has for them.
+Value text_of(const ApiFields& item, std::string_view name) {
+  return text_content(item.required(name), item.path(name),
+                      {"input_text", "output_text", "text", "reasoning_text", "summary_text", "refusal"});
 }
 
-/// A text, or a list of parts of text, whatever the API calls these.
-Value text_content(const Value& content, const std::string& path) {
-  if (content.as_text()) return content;
-  if (!content.as_list())
-    bad_request(path, path, " is ", content.type_name(), ", expected a string or a list of parts");
-  std::vector<Value> parts;
-  for (const Value& item : content.as_list()->items) {
-    const ApiFields part(item, element_path(path, parts.size()));
-    const std::string type = part.required_text("type");
-    const bool is_refusal = type == "refusal";
-    if (!is_refusal && type != "input_text" && type != "output_text" && type != "text" &&
-        type != "reasoning_text" && type != "summary_text")
-      part.reject("type", "is ", in_quotes(type), ": only text is supported");
-    part.required_text(is_refusal ? "refusal" : "text");
-    parts.push_back(text_part(*part.find(is_refusal ? "refusal" : "text")));
-  }
-  return Value::list(std::move(parts));
-}
-
-/// The texts of a reasoning item in one.
+/// The texts of a reasoning item in one; where a client has kept none, what it was given to bring back.
 Value reasoning_text(const ApiFields& item) {
   MarkedText text;
   for (const char* const name : {"content", "summary"}) {
     if (!text.empty() || !item.list(name)) continue;
-    const Value parts = text_content(*item.find(name), item.path(name));
+    const Value parts = text_of(item, name);
     for (const Value& part : parts.as_list()->items) text.append(*part.as_map()->find("text")->as_text());
   }
-  return Value::text(std::move(text));
-}
-
-void add_message(const ApiFields& item, ChatMessages& messages) {
-  const auto role = item.one_of("role", {"user", "assistant", "system", "developer"});
-  if (!role) item.reject("role", "is missing");
-  messages.add(*role, text_content(required(item, "content"), item.path("content")));
+  if (!text.empty() || !item.text("encrypted_content")) return Value::text(std::move(text));
+  const MarkedText& kept = *item.find("encrypted_content")->as_text();
+  const bool is_ours = kept.bytes().starts_with(kKeptReasoning);
+  return Value::text(is_ours ? kept.part(kKeptReasoning.size(), kept.size()) : MarkedText());
 }
 
 void add_item(const ApiFields& item, ChatMessages& messages) {
   const std::string type = item.text("type").value_or("message");
   if (type == "message") {
-    add_message(item, messages);
+    const std::string role = item.required_one_of("role", {"user", "assistant", "system", "developer"});
+    messages.add(role, text_of(item, "content"));
   } else if (type == "function_call") {
-    item.required_text("call_id");
-    item.required_text("name");
-    messages.add_tool_call(
-        chat_tool_call(*item.find("call_id"), *item.find("name"), required(item, "arguments")));
+    messages.add_tool_call(chat_tool_call(item.required_text_value("call_id"),
+                                          item.required_text_value("name"), item.required("arguments")));
   } else if (type == "function_call_output") {
-    item.required_text("call_id");
-    messages.add_tool_result(*item.find("call_id"),
-                             text_content(required(item, "output"), item.path("output")));
+    messages.add_tool_result(item.required_text_value("call_id"), text_of(item, "output"));
   } else if (type == "reasoning") {
     const Value text = reasoning_text(item);
     if (!text.as_text()->empty()) messages.add_reasoning(text);
@@ -78,7 +53,7 @@ void add_item(const ApiFields& item, ChatMessages& messages) {
 Value parse_input(const ApiFields& body) {
   ChatMessages messages;
   if (body.text("instructions")) messages.add("system", *body.find("instructions"));
-  const Value input = required(body, "input");
+  const Value input = body.required("input");
   if (input.as_text()) {
     messages.add("user", input);
     return messages.take();
@@ -99,41 +74,23 @@ Value parse_tools(const ApiFields& body) {
   for (std::size_t i = 0; i < list->size(); ++i) {
     const ApiFields tool((*list)[i], element_path("tools", i));
     if (tool.required_text("type") != "function") continue;
-    tool.required_text("name");
     tool.text("description");
     tool.object("parameters");
     const auto optional = [&](const char* name) { return tool.find(name) ? *tool.find(name) : Value(); };
-    tools.push_back(chat_tool(*tool.find("name"), optional("description"), optional("parameters")));
+    tools.push_back(
+        chat_tool(tool.required_text_value("name"), optional("description"), optional("parameters")));
   }
   return Value::list(std::move(tools));
-}
-
-void parse_tool_choice(const ApiFields& body, ChatRequest& request) {
-  const Value* field = body.find("tool_choice");
-  if (!field) return;
-  if (field->as_map()) {
-    const ApiFields choice(*field, "tool_choice");
-    if (const std::string type = choice.required_text("type"); type != "function")
-      choice.reject("type", "is ", in_quotes(type), ": only function is supported");
-    request.tool_choice = {ToolChoice::Kind::named, choice.required_text("name")};
-    return;
-  }
-  const auto kind = body.one_of("tool_choice", {"none", "auto", "required"});
-  if (*kind == "none") request.tool_choice.kind = ToolChoice::Kind::none;
-  if (*kind == "required") request.tool_choice.kind = ToolChoice::Kind::required;
 }
 
 ReplyFormat parse_format(const ApiFields& body) {
   const std::optional<ApiFields> text = body.object("text");
   const std::optional<ApiFields> format = text ? text->object("format") : std::nullopt;
   if (!format) return {};
-  const std::string type = format->required_text("type");
+  const std::string type = format->required_one_of("type", {"text", "json_object", "json_schema"});
   if (type == "text") return {};
   if (type == "json_object") return {ReplyFormat::Kind::json_object};
-  if (type != "json_schema")
-    format->reject("type", "is ", in_quotes(type), ", expected text, json_object or json_schema");
-  if (!format->object("schema")) format->reject("schema", "is missing");
-  return {ReplyFormat::Kind::json_schema, *format->find("schema")};
+  return {ReplyFormat::Kind::json_schema, format->required_map("schema")};
 }
 
 void refuse_state(const ApiFields& body) {
@@ -142,6 +99,30 @@ void refuse_state(const ApiFields& body) {
   for (const std::string_view name : {"previous_response_id", "conversation", "prompt"})
     if (body.find(name)) body.reject(name, "is not supported: this server stores nothing");
   if (body.boolean("background").value_or(false)) body.reject("background", "is not supported");
+}
+
+/// What the API has beyond a chat and this server hasn't.
+void refuse_unsupported(const ApiFields& body) {
+  if (body.one_of("truncation", {"auto", "disabled"}) == "auto")
+    body.reject("truncation", "is \"auto\", but this server never cuts a prompt: send a shorter one");
+  if (body.find("max_tool_calls"))
+    body.reject("max_tool_calls", "is not supported: set parallel_tool_calls to false for one call");
+}
+
+void parse_include(const ApiFields& body, ResponsesRequest& request) {
+  const std::vector<Value>* include = body.list("include");
+  if (!include) return;
+  for (std::size_t i = 0; i < include->size(); ++i) {
+    const std::string what = (*include)[i].as_text() ? (*include)[i].as_text()->bytes() : "";
+    if (what == "message.output_text.logprobs") {
+      request.chat.options.logprobs = 0;
+    } else if (what == "reasoning.encrypted_content") {
+      request.keeps_reasoning = true;
+    } else {
+      const std::string path = element_path("include", i);
+      bad_request(path, path, " must be message.output_text.logprobs or reasoning.encrypted_content");
+    }
+  }
 }
 
 /// Request members that come back in the response, with the API's defaults.
@@ -181,25 +162,23 @@ ResponsesRequest parse_responses_request(const ApiFields& body, const ServedMode
   chat.model = body.text("model").value_or("");
   model.require_name(chat.model);
   refuse_state(body);
+  refuse_unsupported(body);
   chat.conversation.messages = parse_input(body);
   chat.conversation.tools = parse_tools(body);
   chat.conversation.continue_final_message = ends_with_assistant_text(chat.conversation.messages);
-  parse_tool_choice(body, chat);
+  chat.tool_choice = parse_tool_choice(body, chat.conversation.tools);
   chat.parallel_tool_calls = body.boolean("parallel_tool_calls").value_or(true);
   if (const auto reasoning = body.object("reasoning")) set_thinking(*reasoning, "effort", chat);
   chat.format = parse_format(body);
   chat.options = parse_reply_options(body, model);
-  chat.options.samples = 1;
+  parse_stop(body, "stop", chat.options);
+  body.object("stream_options");  // usage always comes with the last event
   chat.options.max_tokens = parse_max_tokens(body, {"max_output_tokens"});
-  if (const auto* include = body.list("include"))
-    for (const Value& each : *include)
-      if (each.as_text() && each.as_text()->bytes() == "message.output_text.logprobs")
-        chat.options.logprobs = 0;
+  parse_include(body, request);
   if (const auto top = body.integer("top_logprobs", 0, kMostLogprobs); top && *top > 0)
     chat.options.logprobs = static_cast<int>(*top);
   request.echo = echoed_members(body, chat);
-  body.ignore({"max_tool_calls", "verbosity"});
-  if (model.refuses_unknown_fields) body.refuse_unknown();
+  body.refuse_rest(model.refuses_unknown_fields);
   return request;
 }
 

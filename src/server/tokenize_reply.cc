@@ -8,12 +8,16 @@
 namespace carat {
 namespace {
 
-ChatRequest parse_chat(const ApiFields& body, const ServedModel& model) {
+ChatPrompt chat_prompt(const ApiFields& body, const ServedModel& model) {
   ChatRequest request;
-  request.model = body.text("model").value_or("");
-  model.require_name(request.model);
   parse_conversation(body, request);
-  return request;
+  if (body.boolean("add_special_tokens").value_or(false))
+    body.reject("add_special_tokens", "is true, but the chat template writes them already");
+  return make_chat_prompt(request, model);
+}
+
+void check_model(const ApiFields& body, const ServedModel& model) {
+  model.require_name(body.text("model").value_or(""));
 }
 
 /// llama.cpp adds bos to `content` only when told so, vLLM to `prompt` unless told otherwise.
@@ -46,9 +50,9 @@ void write_tokens(const std::vector<int32_t>& ids, bool with_pieces, const Token
 }  // namespace
 
 std::string tokenize_json(const ApiFields& body, const ServedModel& model) {
+  check_model(body, model);
   const bool is_chat = body.find("messages") != nullptr;
-  const std::vector<int32_t> ids =
-      is_chat ? make_chat_prompt(parse_chat(body, model), model).ids : encode_text(body, model);
+  const std::vector<int32_t> ids = is_chat ? chat_prompt(body, model).ids : encode_text(body, model);
   const bool with_pieces = body.boolean("with_pieces").value_or(false);
   const bool with_texts = body.boolean("return_token_strs").value_or(false);
   JsonText json;
@@ -64,6 +68,7 @@ std::string tokenize_json(const ApiFields& body, const ServedModel& model) {
 }
 
 std::string detokenize_json(const ApiFields& body, const ServedModel& model) {
+  check_model(body, model);
   if (!body.list("tokens")) body.reject("tokens", "is missing");
   const std::vector<int32_t> ids = body.token_ids("tokens", model.vocab);
   const std::string text = model.tokenizer->decode(ids, body.boolean("skip_special_tokens").value_or(false));
@@ -73,7 +78,8 @@ std::string detokenize_json(const ApiFields& body, const ServedModel& model) {
 }
 
 std::string apply_template_json(const ApiFields& body, const ServedModel& model) {
-  const ChatPrompt prompt = make_chat_prompt(parse_chat(body, model), model);
+  check_model(body, model);
+  const ChatPrompt prompt = chat_prompt(body, model);
   JsonText json;
   json.object([&] { json.field("prompt", prompt.text); });
   return json.take();

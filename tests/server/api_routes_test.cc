@@ -319,6 +319,73 @@ TEST_F(ApiRoutes, ResponsesAnswerTextsAndItems) {
   expect_refused("/v1/responses", {{"input", {{{"type", "computer_call"}}}}}, "input[0].type");
 }
 
+TEST_F(ApiRoutes, ResponsesRefuseWhatTheyCannotDo) {
+  const auto body = [](const char* name, const json& value) { return json{{"input", "x"}, {name, value}}; };
+  expect_refused("/v1/responses", body("truncation", "auto"), "truncation");
+  expect_refused("/v1/responses", body("max_tool_calls", 3), "max_tool_calls");
+  expect_refused("/v1/responses",
+                 body("include", {"message.output_text.logprobs", "file_search_call.results"}), "include[1]");
+  json allowed = body("truncation", "disabled");
+  allowed.update({{"max_tool_calls", nullptr}, {"include", {"message.output_text.logprobs"}}});
+  allowed["max_output_tokens"] = 4;
+  const json reply = post("/v1/responses", allowed);
+  EXPECT_EQ(reply.at("output").at(0).at("content").at(0).at("logprobs").size(), 4u);
+  EXPECT_EQ(reply["output"][0].at("status"), "incomplete");
+  allowed["stream"] = true;
+  const auto exchange = api().post("/v1/responses", allowed);
+  for (const SentEvent& event : sent_events(exchange->reply().body)) {
+    if (event.name != "response.output_item.done") continue;
+    EXPECT_EQ(json::parse(event.data).at("item").at("status"), "incomplete");
+  }
+}
+
+TEST_F(ApiRoutes, FieldsOfOtherEndpointsAreRefusedWhenTheyAskForSomething) {
+  const json messages = {{{"role", "user"}, {"content", "Once"}}};
+  const std::pair<std::string, json> kEndpoints[] = {
+      {kChat, {{"messages", messages}, {"max_tokens", 1}}},
+      {kCompletions, {{"prompt", "Once"}, {"max_tokens", 1}}},
+      {"/v1/responses", {{"input", "Once"}, {"max_output_tokens", 1}}},
+      {"/v1/messages", {{"messages", messages}, {"max_tokens", 1}}},
+      {"/v1/messages/count_tokens", {{"messages", messages}}},
+      {"/tokenize", {{"prompt", "Once"}}},
+      {"/detokenize", {{"tokens", {1}}}},
+      {"/apply-template", {{"messages", messages}}}};
+  const auto has = [&](const std::string& path, const std::string& field) {
+    const bool generates = path.starts_with("/v1/") && !path.ends_with("count_tokens");
+    if (field == "n" || field == "timings") return path == kChat || path == kCompletions;
+    if (field == "stop") return generates && path != "/v1/messages";
+    if (field == "stop_sequences") return path == "/v1/messages";
+    if (field == "stream" || field == "seed") return generates;
+    if (field == "max_tokens") return generates && path != "/v1/responses";
+    return field == "echo" && path == kCompletions;
+  };
+  const std::pair<std::string, json> kFields[] = {{"n", 2},
+                                                  {"timings", true},
+                                                  {"stop", "\n"},
+                                                  {"stop_sequences", {"\n"}},
+                                                  {"stream", true},
+                                                  {"seed", 1},
+                                                  {"max_tokens", 1},
+                                                  {"echo", true},
+                                                  {"guided_json", json::object({{"type", "object"}})}};
+  for (const auto& [path, body] : kEndpoints)
+    for (const auto& [field, value] : kFields) {
+      json with = body;
+      with[field] = value;
+      const auto exchange = api().post(path, with);
+      EXPECT_EQ(exchange->reply().status, has(path, field) ? 200 : 400) << path << " " << field;
+      EXPECT_TRUE(has(path, field) || exchange->reply().body.find(field) != std::string::npos) << path;
+    }
+  for (const auto& [path, body] : kEndpoints) {
+    json with = body;
+    with.update({{"n", 1}, {"stream", false}, {"timings", false}, {"stop", nullptr}, {"echo", false}});
+    EXPECT_EQ(api().post(path, with)->reply().status, 200) << path;
+  }
+  const json reply = post("/v1/responses", {{"input", "x"}, {"max_tokens", 5}}, 400);
+  EXPECT_THAT(reply.at("error").at("message").get<std::string>(), HasSubstr("use max_output_tokens"));
+  EXPECT_EQ(api().call("GET", "/generate", "", "prompt=a&n=2")->reply().status, 400);
+}
+
 TEST_F(ApiRoutes, MessagesSpeakAnthropic) {
   const json body = {{"model", "demo"},
                      {"max_tokens", 8},
@@ -331,6 +398,14 @@ TEST_F(ApiRoutes, MessagesSpeakAnthropic) {
   json counted = body;
   counted.erase("max_tokens");
   EXPECT_GT(post("/v1/messages/count_tokens", counted).at("input_tokens"), 1);
+  json untyped = body;
+  for (const char* const field : {"thinking", "tool_choice", "output_config"}) {
+    untyped = body;
+    untyped[field] = json::object();
+    if (field == std::string("output_config")) untyped[field]["format"] = json::object();
+    EXPECT_THAT(post("/v1/messages", untyped, 400).at("error").at("message").get<std::string>(),
+                HasSubstr("type is missing"));
+  }
   const json refused = post("/v1/messages", counted, 400);
   EXPECT_EQ(refused.at("type"), "error");
   EXPECT_EQ(refused.at("error").at("type"), "invalid_request_error");

@@ -195,6 +195,23 @@ TEST_F(ChatRequests, ItemsOfResponsesBecomeMessages) {
   EXPECT_EQ(prompt(parse_responses_request(fields(body), model_).chat), chat_prompt(same));
 }
 
+TEST_F(ChatRequests, KeptReasoningOfResponsesComesBack) {
+  const auto prompt_with = [&](const json& reasoning) {
+    json item = {{"type", "reasoning"}, {"summary", json::array()}};
+    item.update(reasoning);
+    const json body = {{"input",
+                        {{{"role", "user"}, {"content", "date?"}},
+                         item,
+                         {{"type", "function_call"}, {"call_id", "c"}, {"name", "run"}, {"arguments", "{}"}},
+                         {{"type", "function_call_output"}, {"call_id", "c"}, {"output", "Monday"}}}}};
+    return prompt(parse_responses_request(fields(body), model_).chat);
+  };
+  const json content = {{"content", {{{"type", "reasoning_text"}, {"text", "Look."}}}}};
+  EXPECT_THAT(prompt_with(content), HasSubstr("Look."));
+  EXPECT_EQ(prompt_with({{"encrypted_content", "carat:Look."}}), prompt_with(content));
+  EXPECT_EQ(prompt_with({{"encrypted_content", "gAAAA"}}), prompt_with(json::object()));
+}
+
 TEST_F(ChatRequests, ADeepOrHugeBodyIsRefused) {
   EXPECT_THROW(parse_body(R"({"a":)" + std::string(1000, '[') + std::string(1000, ']') + "}", Origin::user),
                ApiError);

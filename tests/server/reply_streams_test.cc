@@ -231,7 +231,8 @@ Shown responses_body(const json& body) {
   Shown shown;
   for (const json& item : body.at("output")) {
     const std::string type = item.at("type");
-    EXPECT_EQ(item.at("status"), "completed");
+    const bool is_cut = &item == &body["output"].back() && type != "function_call";
+    EXPECT_EQ(item.at("status"), is_cut ? body.at("status") : json("completed"));
     if (type == "message") shown.content += item.at("content").at(0).at("text").get<std::string>();
     if (type == "reasoning") shown.reasoning += item.at("content").at(0).at("text").get<std::string>();
     if (type == "function_call") shown.calls.push_back(as_call(item.at("name"), item.at("arguments")));
