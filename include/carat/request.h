@@ -8,7 +8,7 @@
 #include <vector>
 
 namespace carat {
-/// All public types are here, apart from those of the same name that the library has inside.
+/// All public types are here: a later version may change them without binaries mistaking one for the other.
 inline namespace v1 {
 
 /// One turn of a conversation: `role` is system, user or assistant. Whatever `content` says is text, also

@@ -1,5 +1,6 @@
 // The public C++ API on top of the engine: options to requests, events to chunks.
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "api/engine_setup.h"
@@ -7,36 +8,15 @@
 #include "api/prompt.h"
 #include "api/sampling.h"
 #include "base/error.h"
+#include "carat/engine.h"
 #include "chat/json.h"
 #include "chat/output_parser.h"
 #include "engine/engine.h"
-
-// Behind the engine's own headers, which mean their own types where both have the same name.
-#include "carat/engine.h"
 
 namespace carat {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-/// The engine's own types have the names of the public ones; only here both are seen.
-static_assert(static_cast<int>(decltype(Finish::reason)::stop) == static_cast<int>(v1::FinishReason::stop));
-static_assert(static_cast<int>(decltype(Finish::reason)::length) ==
-              static_cast<int>(v1::FinishReason::length));
-static_assert(static_cast<int>(decltype(Finish::reason)::cancelled) ==
-              static_cast<int>(v1::FinishReason::cancelled));
-static_assert(static_cast<int>(decltype(Finish::reason)::error) == static_cast<int>(v1::FinishReason::error));
-
-v1::Usage public_usage(const decltype(Finish::usage)& usage) {
-  return {usage.prompt_tokens,  usage.cached_tokens,   usage.reply_tokens,
-          usage.drafted_tokens, usage.accepted_tokens, usage.preemptions};
-}
-
-v1::TokenLogprobs public_logprobs(const decltype(Event::logprobs)::value_type& logprobs) {
-  v1::TokenLogprobs result{logprobs.drawn, {}};
-  for (const auto& [token, logprob] : logprobs.best) result.best.push_back({token, logprob});
-  return result;
-}
 
 /// Appends what `more` brings to `chunk`.
 void append(Chunk& chunk, const Chunk& more) {
@@ -50,8 +30,7 @@ void append(Chunk& chunk, const Chunk& more) {
 void append(Chunk& chunk, OutputDelta&& delta) {
   chunk.text += delta.content;
   chunk.thought += delta.reasoning;
-  for (auto& call : delta.tool_calls)
-    chunk.tool_calls.push_back({std::move(call.name), std::move(call.arguments)});
+  std::ranges::move(delta.tool_calls, std::back_inserter(chunk.tool_calls));
 }
 
 bool shows_something(const Chunk& chunk) {
@@ -73,7 +52,7 @@ struct Generation::State {
   void take(Event& event, Chunk& chunk) {
     if (event.token >= 0 && !stopped) {
       chunk.tokens.push_back(event.token);
-      if (event.logprobs) chunk.logprobs.push_back(public_logprobs(*event.logprobs));
+      if (event.logprobs) chunk.logprobs.push_back(std::move(*event.logprobs));
       if (parser)
         append(chunk, parser->push(event.token));
       else
@@ -92,10 +71,9 @@ struct Generation::State {
     if (parser && !stopped) append(chunk, parser->finish());
     finished = true;
     const bool by_stop_string = stopped || (parser && parser->stopped());
-    completion.finish =
-        by_stop_string ? v1::FinishReason::stop : static_cast<v1::FinishReason>(static_cast<int>(end.reason));
+    completion.finish = by_stop_string ? FinishReason::stop : end.reason;
     completion.error = std::move(end.error);
-    completion.usage = public_usage(end.usage);
+    completion.usage = end.usage;
     if (stopped)
       completion.usage.reply_tokens = static_cast<int>(completion.tokens.size() + chunk.tokens.size());
     completion.first_token_s = end.first_token_s;

@@ -6,7 +6,8 @@
 
 namespace carat {
 
-/// The checkpoint's defaults, each replaced by what was asked for. Without a seed a random one.
+/// The checkpoint's defaults, greedy where it has none, each replaced by what was asked for. Without a seed a
+/// random one.
 SamplingParams sampling_params(const ReplyOptions& options, const GenerationConfig& defaults);
 
 }  // namespace carat

@@ -6,12 +6,9 @@
 #include <string_view>
 #include <vector>
 
-namespace carat {
+#include "carat/reply.h"
 
-struct ToolCall {
-  std::string name;
-  std::string arguments;  // the JSON of an object
-};
+namespace carat {
 
 /// The calls in `text`, which stood between <|tool_call> and <tool_call|>: call:name{key:value,...}, usually
 /// one. Texts stand between <|"|> and are taken as they are; of a text that contains the quote, the quote

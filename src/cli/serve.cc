@@ -19,6 +19,7 @@
 
 #include "api/engine_setup.h"
 #include "api/loaded_model.h"
+#include "api/sampling.h"
 #include "base/cpu_count.h"
 #include "base/error.h"
 #include "cli/commands.h"
@@ -124,7 +125,7 @@ std::shared_ptr<ServedModel> load(const ServeOptions& options, const std::string
     served->names = {std::filesystem::canonical(path).filename().string()};
   served->bos = bos_token(model);
   served->vocab = model.config.vocab_size;
-  served->sampling = default_sampling(model.generation);
+  served->sampling = sampling_params({}, model.generation);
   const std::vector<int32_t> eos = engine_options(model).eos_tokens;
   served->chat_template =
       load_serving_template(model.directory, served->tokenizer, {served->bos, model.plan.ple_dim == 0}, eos);

@@ -1,4 +1,5 @@
-// What a caller asks of the engine and what it gets back.
+// What a caller asks of the engine and what it gets back. FinishReason, Usage and TokenLogprobs are those of
+// the public API.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "carat/reply.h"
 #include "engine/sampler.h"
 
 namespace carat {
@@ -37,32 +39,6 @@ struct Request {
   std::shared_ptr<TokenMask> mask = {};
 };
 inline constexpr int kPriorityStep = 64, kMostPriority = 1000, kMostLogprobs = 20, kMostSamples = 128;
-
-enum class FinishReason {
-  stop,       // an eos token, a stop token or a stop string
-  length,     // max_tokens, or the context is full
-  cancelled,  // by the caller
-  error  // see Reply::error: the model produced no finite logit, the mask allowed no token, the device failed
-};
-
-struct Usage {
-  int prompt_tokens = 0;
-  int cached_tokens = 0;  // of the prompt: found in the cache instead of computed
-  int reply_tokens = 0;
-  int drafted_tokens = 0;   // guessed by speculation
-  int accepted_tokens = 0;  // of these, part of the reply
-  int preemptions = 0;      // times it gave its memory to another request and was computed again
-};
-
-/// Log-probabilities of the model's own distribution, before any of SamplingParams.
-struct TokenLogprob {
-  int32_t token;
-  float logprob;
-};
-struct TokenLogprobs {
-  float drawn = 0.f;
-  std::vector<TokenLogprob> best;  // most likely first
-};
 
 struct Reply {
   std::vector<int32_t> tokens;  // drawn tokens, the eos or stop token included

@@ -15,16 +15,6 @@ void ServedModel::require_name(const std::string& name) const {
       "the model " + in_quotes(name) + " does not exist; this server has " + in_quotes(names.front()));
 }
 
-SamplingParams default_sampling(const GenerationConfig& config) {
-  SamplingParams params;
-  params.temperature = config.do_sample ? config.temperature.value_or(1.f) : 0.f;
-  params.top_k = config.top_k.value_or(params.top_k);
-  params.top_p = config.top_p.value_or(params.top_p);
-  params.min_p = config.min_p.value_or(params.min_p);
-  params.repetition_penalty = config.repetition_penalty.value_or(params.repetition_penalty);
-  return params;
-}
-
 std::shared_ptr<const ChatTemplate> load_serving_template(const std::filesystem::path& directory,
                                                           std::shared_ptr<const Tokenizer> tokenizer,
                                                           const ChatTemplateOptions& options,

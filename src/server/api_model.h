@@ -12,7 +12,6 @@
 #include "chat/chat_template.h"
 #include "engine/engine.h"
 #include "grammar/grammar.h"
-#include "io/model_config.h"
 #include "server/metrics.h"
 #include "text/tokenizer.h"
 
@@ -44,9 +43,6 @@ struct ServedModel {
   /// Throws ApiError{404} for a name that is not ours. An empty one is ours.
   void require_name(const std::string& name) const;
 };
-
-/// What the checkpoint wants to be sampled with; greedy where it doesn't say.
-SamplingParams default_sampling(const GenerationConfig& config);
 
 /// The checkpoint's chat template, or the built-in one. A checkpoint without any that doesn't name the end of
 /// a turn among its eos tokens was not trained on turns: messages are continued as plain text. Throws Error

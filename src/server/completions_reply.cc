@@ -12,7 +12,7 @@ namespace {
 constexpr const char* kObject = "text_completion";
 
 /// What is continued, and how it is shown.
-struct Completion {
+struct ContinuedPrompts {
   std::vector<CompletionPrompt> prompts;
   bool echo;
 
@@ -33,7 +33,7 @@ struct Completion {
 
 class CompletionsBody final : public ChoicesBody {
  public:
-  CompletionsBody(Completion completion, ReplyEnvelope envelope, std::shared_ptr<HttpExchange> exchange)
+  CompletionsBody(ContinuedPrompts completion, ReplyEnvelope envelope, std::shared_ptr<HttpExchange> exchange)
       : ChoicesBody(std::move(envelope), kObject, std::move(exchange)), completion_(std::move(completion)) {}
 
  protected:
@@ -45,12 +45,12 @@ class CompletionsBody final : public ChoicesBody {
   }
 
  private:
-  const Completion completion_;
+  const ContinuedPrompts completion_;
 };
 
 class CompletionsEvents final : public ChoicesEvents {
  public:
-  CompletionsEvents(Completion completion, ReplyEnvelope envelope, std::shared_ptr<HttpExchange> exchange)
+  CompletionsEvents(ContinuedPrompts completion, ReplyEnvelope envelope, std::shared_ptr<HttpExchange> exchange)
       : ChoicesEvents(std::move(envelope), kObject, std::move(exchange)),
         completion_(std::move(completion)),
         offsets_(this->envelope().choices()) {}
@@ -74,7 +74,7 @@ class CompletionsEvents final : public ChoicesEvents {
     });
   }
 
-  const Completion completion_;
+  const ContinuedPrompts completion_;
   std::vector<std::size_t> offsets_;  // of each choice
 };
 
@@ -88,7 +88,7 @@ std::unique_ptr<ReplySink> make_completions_sink(CompletionsRequest request,
                          .options = std::move(request.options),
                          .model = std::move(model),
                          .prompts = request.prompts.size()};
-  Completion completion{.prompts = std::move(request.prompts), .echo = request.echo};
+  ContinuedPrompts completion{.prompts = std::move(request.prompts), .echo = request.echo};
   if (streams)
     return std::make_unique<CompletionsEvents>(std::move(completion), std::move(envelope),
                                                std::move(exchange));
