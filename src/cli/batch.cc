@@ -1,33 +1,32 @@
-// `carat batch`: a file of requests through the engine, as many at once as it holds. The input is read as the
-// engine gets through it, so that memory doesn't grow with the file; each reply is written when it ends.
-#include <algorithm>
+// `carat batch`: a file of requests through the routes of the server's API, without a network, as many at
+// once as the engine holds. The input is read as the engine gets through it, so that memory doesn't grow with
+// the file; each reply is written when it ends.
+#include <chrono>
 #include <condition_variable>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <list>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
-#include "carat/engine.h"
 #include "cli/batch_request.h"
 #include "cli/commands.h"
 #include "cli/progress.h"
 #include "cli/reply_file.h"
+#include "cli/served_model.h"
 #include "cli/signals.h"
 #include "cli/streams.h"
+#include "server/api_routes.h"
+#include "server/http_error.h"
+#include "server/workers.h"
 
 namespace carat {
 namespace {
-
-/// The codes of errors: the request can't be, or it can but its reply failed.
-constexpr const char* kWrongRequest = "invalid_request_error";
-constexpr const char* kFailedReply = "server_error";
 
 volatile std::sig_atomic_t interrupted_by = 0;
 
@@ -37,24 +36,58 @@ void stop_on_signals() {
     catch_first(signal, [](int number) { interrupted_by = number; });
 }
 
-/// Something has come of one of the replies.
-class Bell {
+/// The response to a request, with the line it was in.
+struct Answer {
+  uint64_t index;
+  BatchRequest request;
+  HttpResponse response;
+};
+
+/// Answers on their way from the threads that finish them.
+class Answers {
  public:
-  void ring() {
+  void add(Answer answer) {
     const std::lock_guard lock(mutex_);
-    rung_ = true;
+    answers_.push_back(std::move(answer));
     changed_.notify_one();
   }
-  void wait() {
+  /// Waits for some, but not long.
+  std::vector<Answer> take() {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, std::chrono::milliseconds(200), [this] { return rung_; });
-    rung_ = false;
+    changed_.wait_for(lock, std::chrono::milliseconds(200), [this] { return !answers_.empty(); });
+    return std::exchange(answers_, {});
   }
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool rung_ = false;
+  std::vector<Answer> answers_;
+};
+
+/// Where a route responds to a line. No line asks for a stream.
+class LineExchange final : public HttpExchange {
+ public:
+  LineExchange(uint64_t index, BatchRequest request, std::shared_ptr<Answers> answers)
+      : index_(index), request_(std::move(request)), answers_(std::move(answers)) {}
+
+  ~LineExchange() override {
+    if (answers_) respond(error_response({.status = 500, .message = "no reply came"}));
+  }
+
+  void respond(HttpResponse response) override {
+    std::exchange(answers_, nullptr)->add({index_, std::move(request_), std::move(response)});
+  }
+  void begin_stream(HttpResponse) override {}
+  void write(std::string) override {}
+  void end() override {}
+  void abort() override {}
+  std::size_t unsent_bytes() const override { return 0; }
+  void on_disconnect(std::function<void()>) override {}
+
+ private:
+  uint64_t index_;
+  BatchRequest request_;
+  std::shared_ptr<Answers> answers_;  // until the response
 };
 
 /// The lines of the input and where they are.
@@ -92,22 +125,33 @@ class Batch {
  public:
   explicit Batch(const BatchOptions& options)
       : options_(options), input_(options.input), output_(options.output), model_(load(options)) {
-    options_.generation.notify = [bell = bell_] { bell->ring(); };
+    if (options.generation.think && !(model_->is_chat_model && model_->chat_template->can_think()))
+      fail(ErrorKind::invalid_argument, "--think: this model has no thinking");
+    defaults_ = {.max_tokens = options.generation.max_tokens,
+                 .seed = options.generation.seed,
+                 .think = options.generation.think,
+                 .chats = model_->is_chat_model && !options.raw};
+    model_->post = [this](std::function<void()> work) { workers_.post(std::move(work)); };
+    add_api_routes(router_, model_);
     // Enough for the engine to find the next request whenever a reply ends.
-    most_in_flight_ = 2 * static_cast<std::size_t>(model_.max_sequences());
-    chats_ = model_.is_chat_model() && !options.raw;
+    most_in_flight_ = 2 * model_->engine->runner().info().limits.max_sequences;
     before_ = output_.replies();
     failed_before_ = output_.failed();
   }
+  ~Batch() {
+    workers_.stop();
+    model_->engine.reset();  // what still runs holds the model, and may still post
+  }
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
 
   void run() {
     Progress progress("batch", options_.quiet);
     bool more = true;
     while (interrupted_by == 0) {
-      while (more && in_flight_.size() < most_in_flight_ && interrupted_by == 0) more = start_next();
-      if (in_flight_.empty()) break;
-      bell_->wait();
-      collect();
+      while (more && in_flight_ < most_in_flight_ && interrupted_by == 0) more = start_next();
+      if (in_flight_ == 0) break;
+      for (const Answer& answer : answers_->take()) write(answer);
       progress.update(input_.fraction());
     }
     output_.sync();
@@ -138,17 +182,14 @@ class Batch {
   }
 
  private:
-  struct Running {
-    uint64_t index;
-    BatchRequest request;
-    Generation reply;
-  };
-
-  static Model load(const BatchOptions& options) {
-    ModelOptions how = model_options(options.engine);
-    how.progress = loading_bar(options.quiet);
-    how.warning = warning_printer(options.quiet);
-    return Model::load(options.model, how);
+  static std::shared_ptr<ServedModel> load(const BatchOptions& options) {
+    EngineSetup setup = options.engine;
+    setup.max_waiting = kMostWaiting;
+    auto model = load_served_model(options.model, setup, options.generation, warning_printer(options.quiet),
+                                   loading_bar(options.quiet));
+    model->accepts_any_name = true;
+    model->refuses_unknown_fields = true;  // nobody watches a batch
+    return model;
   }
 
   /// False at the end of the input.
@@ -158,65 +199,47 @@ class Batch {
     if (!input_.next(line, index)) return false;
     if (output_.has(index, hash_of_line(line))) return true;
     if (line.find_first_not_of(" \t\r") == line.npos) return true;
-    BatchRequest request = parse_batch_request(line, options_.generation, chats_);
+    BatchRequest request = parse_batch_request(line, defaults_);
+    if (request.error.empty() && request.is_chat && !model_->is_chat_model)
+      request.error = "this checkpoint is no chat model: it has no chat template";
     if (!request.error.empty()) {
-      output_.append(batch_error_line(index, request, kWrongRequest, request.error));
+      output_.append(batch_error_line(index, request));
       return true;
     }
-    try {
-      Generation reply = start(request);
-      in_flight_.push_back({index, std::move(request), std::move(reply)});
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::invalid_argument && error.kind() != ErrorKind::unsupported) throw;
-      output_.append(batch_error_line(index, request, kWrongRequest, error.what()));
-    }
+    auto http = std::make_shared<HttpRequest>();
+    http->method = "POST";
+    http->path = request.path;
+    http->body = std::move(request.body);
+    const HttpRoute& route = *router_.find(http->method, http->path).route;
+    route(std::move(http), std::make_shared<LineExchange>(index, std::move(request), answers_));
+    ++in_flight_;
     return true;
   }
 
-  Generation start(const BatchRequest& request) const {
-    if (request.kind == BatchRequest::Kind::chat) return model_.chat_json(request.text, request.options);
-    if (!request.tokens.empty()) return model_.generate(request.tokens, request.options);
-    if (request.kind == BatchRequest::Kind::turn)
-      return model_.chat({{"user", request.text}}, request.options);
-    return model_.complete(request.text, request.options);
-  }
-
-  /// Reads what has come, and writes the replies that have ended.
-  void collect() {
-    for (auto running = in_flight_.begin(); running != in_flight_.end();) {
-      Generation& reply = running->reply;
-      while (reply.next(std::chrono::milliseconds(0))) {
-      }
-      if (!reply.finished()) {
-        ++running;
-        continue;
-      }
-      write_reply(*running);
-      running = in_flight_.erase(running);
+  void write(const Answer& answer) {
+    --in_flight_;
+    if (answer.response.status >= 500) {
+      if (const std::string device = model_->engine->failure(); !device.empty())
+        fail(ErrorKind::device, device);
     }
-  }
-
-  void write_reply(const Running& running) {
-    const Completion& reply = running.reply.so_far();
-    if (reply.finish == FinishReason::error) {
-      if (const std::string device = model_.failure(); !device.empty()) fail(ErrorKind::device, device);
-      return output_.append(batch_error_line(running.index, running.request, kFailedReply, reply.error));
-    }
-    if (reply.finish == FinishReason::cancelled) return;
+    const BatchReply reply = make_batch_reply(answer.index, answer.request, answer.response);
     prompt_tokens_ += reply.usage.prompt_tokens;
     cached_tokens_ += reply.usage.cached_tokens;
     reply_tokens_ += reply.usage.reply_tokens;
-    output_.append(batch_reply_line(running.index, running.request, reply, options_.model));
+    output_.append(reply.line);
   }
+
+  static constexpr int kMostWaiting = 1 << 20;  // each line may ask for several replies
 
   BatchOptions options_;
   Input input_;
   ReplyFile output_;
-  std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();  // replies may ring it until the engine has ended
-  Model model_;
-  std::list<Running> in_flight_;
-  std::size_t most_in_flight_ = 0;
-  bool chats_ = false;  // a text in "prompt" is a turn
+  BatchDefaults defaults_;
+  std::shared_ptr<Answers> answers_ = std::make_shared<Answers>();
+  Workers workers_{2};
+  std::shared_ptr<ServedModel> model_;
+  HttpRouter router_;
+  int in_flight_ = 0, most_in_flight_ = 0;
   uint64_t before_ = 0, failed_before_ = 0;
   int64_t prompt_tokens_ = 0, cached_tokens_ = 0, reply_tokens_ = 0;
 };

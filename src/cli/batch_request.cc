@@ -1,19 +1,20 @@
 #include "cli/batch_request.h"
 
-#include <array>
-#include <charconv>
-#include <ctime>
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "chat/json.h"
 #include "server/reply_id.h"
 
 namespace carat {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr const char *kChats = "/v1/chat/completions", *kCompletions = "/v1/completions";
 
 template <class... Parts>
 [[noreturn]] void reject(const Parts&... parts) {
@@ -22,174 +23,65 @@ template <class... Parts>
 
 std::string dump(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-/// A value as the line has it, for an error message.
-std::string shown(const Json& value) { return printable(dump(value), 40); }
+/// null counts as absent, as in the API.
+bool has(const Json& object, const char* name) { return object.contains(name) && !object[name].is_null(); }
 
-/// A JSON number or boolean as a T, with a message that names the field.
-template <class T>
-T number(const std::string& name, const Json& value) {
-  if constexpr (std::is_same_v<T, bool>) {
-    if (!value.is_boolean()) reject(name, " is ", shown(value), ", must be true or false");
-  } else if constexpr (std::is_integral_v<T>) {
-    if (!value.is_number_integer()) reject(name, " is ", shown(value), ", must be a whole number");
-    const bool fits = value.is_number_unsigned()
-                          ? value.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<T>::max())
-                          : value.get<int64_t>() >= static_cast<int64_t>(std::numeric_limits<T>::min());
-    if (!fits) reject(name, " is ", shown(value), ", which is out of range");
-  } else if (!value.is_number()) {
-    reject(name, " is ", shown(value), ", must be a number");
-  }
-  return value.get<T>();
+/// Our own lines get one reply in one line.
+void require_one_reply(const Json& fields) {
+  if (has(fields, "n") && fields["n"] != 1)
+    reject("n is ", printable(dump(fields["n"]), 40), ": a request gets one reply; repeat the line");
+  if (!has(fields, "prompt")) return;
+  const Json& prompt = fields["prompt"];
+  const bool is_ids = prompt.is_array() && std::ranges::all_of(prompt, &Json::is_number);
+  if (!prompt.is_string() && !is_ids)
+    reject("prompt is ", printable(dump(prompt), 40), ", must be a text or a list of token ids");
 }
 
-std::string text(const std::string& name, const Json& value) {
-  if (!value.is_string()) reject(name, " is ", shown(value), ", must be a string");
-  return value.get<std::string>();
+/// OpenAI's lines name it.
+bool is_chat_line(const Json& line, const Json& fields) {
+  if (!has(line, "url")) return has(fields, "messages");
+  if (line["url"] != kChats && line["url"] != kCompletions)
+    reject("url is ", printable(dump(line["url"]), 80), ", must be ", kChats, " or ", kCompletions);
+  return line["url"] == kChats;
 }
 
-void read_prompt(const Json& value, BatchRequest& request) {
-  if (!value.is_array()) {
-    request.text = text("prompt", value);
-    return;
-  }
-  request.kind = BatchRequest::Kind::continuation;
-  for (const Json& token : value) request.tokens.push_back(number<int32_t>("prompt", token));
-  if (request.tokens.empty()) reject("prompt is an empty list; it needs at least one token");
-}
-
-void read_stop(const Json& value, ReplyOptions& options) {
-  options.stop.clear();
-  if (value.is_string()) return options.stop.push_back(value.get<std::string>());
-  if (!value.is_array()) reject("stop is ", shown(value), ", must be a string or a list of them");
-  for (const Json& stop : value) options.stop.push_back(text("stop", stop));
-}
-
-void read_bias(const Json& value, ReplyOptions& options) {
-  if (!value.is_object()) reject("logit_bias must be an object, token id to bias");
-  for (const auto& [key, bias] : value.items()) {
-    int32_t token = 0;
-    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), token);
-    if (error != std::errc{} || end != key.data() + key.size())
-      reject("logit_bias: ", in_quotes(key, 40), " is not a token id");
-    options.logit_bias.emplace_back(token, number<float>("logit_bias", bias));
-  }
-}
-
-void read_tools(const Json& value, ReplyOptions& options) {
-  if (!value.is_array()) reject("tools is ", shown(value), ", must be a list");
-  if (!value.empty()) options.tools = dump(value);
-}
-
-void read_template_arguments(const Json& value, ReplyOptions& options) {
-  if (!value.is_object()) reject("chat_template_kwargs must be an object");
-  for (const auto& [key, argument] : value.items()) {
-    if (key != "enable_thinking")
-      reject("chat_template_kwargs: only enable_thinking is known, not ", in_quotes(key, 40));
-    options.think = number<bool>("enable_thinking", argument);
-  }
-}
-
-/// Means nothing here: the model is the one that runs, replies aren't streamed, nobody is billed.
-bool is_without_effect(const std::string& name) {
-  constexpr std::array kNames{"model",        "stream", "stream_options", "user",   "store", "metadata",
-                              "service_tier", "id",     "custom_id",      "method", "url"};
-  for (const char* known : kNames)
-    if (name == known) return true;
-  return false;
-}
-
-/// False when the field has another name.
-bool read_sampling(const std::string& name, const Json& value, ReplyOptions& o) {
-  if (name == "max_tokens" || name == "max_completion_tokens")
-    o.max_tokens = number<int>(name, value);
-  else if (name == "temperature")
-    o.temperature = number<float>(name, value);
-  else if (name == "top_p")
-    o.top_p = number<float>(name, value);
-  else if (name == "top_k")
-    o.top_k = number<int>(name, value);
-  else if (name == "min_p")
-    o.min_p = number<float>(name, value);
-  else if (name == "seed")
-    o.seed = number<uint64_t>(name, value);
-  else if (name == "presence_penalty")
-    o.presence_penalty = number<float>(name, value);
-  else if (name == "frequency_penalty")
-    o.frequency_penalty = number<float>(name, value);
-  else if (name == "repetition_penalty")
-    o.repetition_penalty = number<float>(name, value);
-  else if (name == "ignore_eos")
-    o.ignore_eos = number<bool>(name, value);
-  else if (name == "priority")
-    o.priority = number<int>(name, value);
-  else if (name == "stop")
-    read_stop(value, o);
-  else if (name == "logit_bias")
-    read_bias(value, o);
-  else
-    return false;
-  return true;
-}
-
-void read_field(const std::string& name, const Json& value, BatchRequest& request) {
-  if (value.is_null() || is_without_effect(name) || read_sampling(name, value, request.options)) return;
-  if (name == "prompt") {
-    read_prompt(value, request);
-  } else if (name == "messages") {
-    request.kind = BatchRequest::Kind::chat;
-    request.text = dump(value);
-  } else if (name == "tools") {
-    read_tools(value, request.options);
-  } else if (name == "chat_template_kwargs") {
-    read_template_arguments(value, request.options);
-  } else if (name == "n") {
-    if (number<int>(name, value) != 1)
-      reject("n is ", shown(value), ": a request gets one reply; repeat the line");
-  } else {
-    reject("unknown parameter ", in_quotes(name, 40));
-  }
-}
-
-/// A continued text has no turns, so what belongs to them would be ignored.
+/// A continued text has no turns.
 void refuse_chat_fields(const Json& fields) {
-  for (const char* name : {"tools", "chat_template_kwargs"}) {
-    if (fields.contains(name) && !fields[name].empty())
+  for (const char* name : {"tools", "chat_template_kwargs"})
+    if (has(fields, name))
       reject(name, " has no effect on a prompt that is continued; drop it, or give messages");
+}
+
+void add_defaults(const BatchDefaults& defaults, bool chat, Json& fields) {
+  for (const char* name : {"stream", "stream_options"}) fields.erase(name);  // a line is written as a whole
+  if (!has(fields, "max_tokens") && !(chat && has(fields, "max_completion_tokens")))
+    fields["max_tokens"] = defaults.max_tokens;
+  if (defaults.seed && !has(fields, "seed")) fields["seed"] = static_cast<int64_t>(*defaults.seed);
+  // Whatever else a line says about thinking goes before this field.
+  if (chat && defaults.think && !has(fields, "reasoning_effort")) fields["reasoning_effort"] = "medium";
+}
+
+void read_request(const Json& line, const BatchDefaults& defaults, BatchRequest& request) {
+  Json fields = request.in_body ? line["body"] : line;
+  if (!fields.is_object()) reject("body is not an object");
+  if (has(fields, "prompt") == has(fields, "messages"))
+    reject(has(fields, "prompt") ? "has both prompt and messages; give one"
+                                 : "has neither prompt nor messages");
+  if (request.in_body) {
+    request.is_chat = is_chat_line(line, fields);
+  } else {
+    require_one_reply(fields);
+    for (const char* name : {"id", "custom_id"}) fields.erase(name);
+    if (defaults.chats && has(fields, "prompt") && fields["prompt"].is_string()) {
+      fields["messages"] = {{{"role", "user"}, {"content", fields["prompt"]}}};
+      fields.erase("prompt");
+    }
+    request.is_chat = has(fields, "messages");
   }
-}
-
-void read_request(const Json& fields, bool chats, BatchRequest& request) {
-  if (!fields.is_object()) reject(request.in_body ? "body" : "the line", " is not an object");
-  if (fields.contains("prompt") == fields.contains("messages"))
-    reject(fields.contains("prompt") ? "has both prompt and messages; give one"
-                                     : "has neither prompt nor messages");
-  if (request.in_body || !chats) request.kind = BatchRequest::Kind::continuation;
-  for (const auto& [name, value] : fields.items()) read_field(name, value, request);
-  if (request.kind != BatchRequest::Kind::continuation) return;
-  refuse_chat_fields(fields);
-  request.options.think = false;  // the default of those that chat
-}
-
-const char* finish_name(const Completion& reply) {
-  if (!reply.tool_calls.empty() && reply.finish == FinishReason::stop) return "tool_calls";
-  return reply.finish == FinishReason::stop ? "stop" : "length";
-}
-
-Json usage_json(const Usage& usage) {
-  return {{"prompt_tokens", usage.prompt_tokens},
-          {"completion_tokens", usage.reply_tokens},
-          {"total_tokens", usage.prompt_tokens + usage.reply_tokens},
-          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
-}
-
-Json tool_calls_json(uint64_t index, const Completion& reply) {
-  Json calls = Json::array();
-  for (const ToolCall& call : reply.tool_calls) {
-    calls.push_back({{"id", "call_" + std::to_string(index) + "_" + std::to_string(calls.size())},
-                     {"type", "function"},
-                     {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
-  }
-  return calls;
+  if (!request.is_chat) refuse_chat_fields(fields);
+  add_defaults(defaults, request.is_chat, fields);
+  request.path = request.is_chat ? kChats : kCompletions;
+  request.body = dump(fields);
 }
 
 /// OpenAI's lines have an id of their own.
@@ -200,48 +92,49 @@ Json head(uint64_t index, const BatchRequest& request) {
   return line;
 }
 
-Json message_json(uint64_t index, const Completion& reply) {
-  Json message{{"role", "assistant"}, {"content", reply.text}, {"refusal", nullptr}};
-  if (!reply.thought.empty()) message["reasoning_content"] = reply.thought;
-  if (reply.tool_calls.empty()) return message;
-  if (reply.text.empty()) message["content"] = nullptr;
-  message["tool_calls"] = tool_calls_json(index, reply);
-  return message;
+std::string error_line(uint64_t index, const BatchRequest& request, const Json& code, const Json& message) {
+  Json line = head(index, request);
+  if (request.in_body) line["response"] = nullptr;
+  line["error"] = {{"code", code}, {"message", message}};
+  return dump(line) + "\n";
 }
 
-/// The body of OpenAI's reply.
-Json body_json(uint64_t index, const BatchRequest& request, const Completion& reply,
-               const std::string& model) {
-  const bool chat = request.kind == BatchRequest::Kind::chat;
-  Json choice{{"index", 0}};
-  if (chat)
-    choice["message"] = message_json(index, reply);
-  else
-    choice["text"] = reply.text;
-  choice["logprobs"] = nullptr;
-  choice["finish_reason"] = finish_name(reply);
-  return {{"id", random_id(chat ? "chatcmpl-" : "cmpl-")},
-          {"object", chat ? "chat.completion" : "text_completion"},
-          {"created", std::time(nullptr)},
-          {"model", model},
-          {"choices", Json::array({choice})},
-          {"usage", usage_json(reply.usage)}};
+/// The one choice of `body`, without what is there for the sake of the API's form.
+void add_choice(const Json& body, Json& line) {
+  const Json& choice = body["choices"][0];
+  const bool chat = choice.contains("message");
+  const Json& text = chat ? choice["message"]["content"] : choice["text"];
+  line["text"] = text.is_null() ? Json("") : text;
+  if (chat) {
+    for (const char* name : {"reasoning_content", "tool_calls"})
+      if (has(choice["message"], name)) line[name] = choice["message"][name];
+  }
+  for (const auto& [name, value] : choice.items())
+    if (name != "index" && name != "message" && name != "text" && !value.is_null()) line[name] = value;
+  for (const char* name : {"prompt_token_ids", "usage", "timings"})
+    if (has(body, name)) line[name] = body[name];
+}
+
+Usage usage_of(const Json& body) {
+  const Json& usage = body["usage"];
+  return {.prompt_tokens = usage["prompt_tokens"],
+          .cached_tokens = usage["prompt_tokens_details"]["cached_tokens"],
+          .reply_tokens = usage["completion_tokens"]};
 }
 
 }  // namespace
 
-BatchRequest parse_batch_request(std::string_view line, const ReplyOptions& defaults, bool chats) {
+BatchRequest parse_batch_request(std::string_view line, const BatchDefaults& defaults) {
   BatchRequest request;
-  request.options = defaults;
   request.line_hash = hash_of_line(line);
   try {
+    jinja::parse_json(line, Origin::user, "the line");  // says what is wrong, and bounds the depth
     const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (json.is_discarded()) reject("the line is not JSON");
     if (!json.is_object()) reject("the line is not an object");
     for (const char* name : {"id", "custom_id"})
       if (json.contains(name)) request.custom_id = dump(json[name]);
     request.in_body = json.contains("body");
-    read_request(request.in_body ? json["body"] : json, chats, request);
+    read_request(json, defaults, request);
   } catch (const Error& error) {
     request.error = error.what();
   }
@@ -254,30 +147,22 @@ uint32_t hash_of_line(std::string_view line) {
   return hash == 0 ? 1 : hash;
 }
 
-std::string batch_reply_line(uint64_t index, const BatchRequest& request, const Completion& reply,
-                             const std::string& model) {
+BatchReply make_batch_reply(uint64_t index, const BatchRequest& request, const HttpResponse& response) {
+  const Json body = Json::parse(response.body);
+  if (response.status != 200)
+    return {error_line(index, request, body["error"]["type"], body["error"]["message"]), {}};
   Json line = head(index, request);
   if (request.in_body) {
-    line["response"] = {{"status_code", 200},
-                        {"request_id", random_id("req_")},
-                        {"body", body_json(index, request, reply, model)}};
+    line["response"] = {{"status_code", response.status}, {"request_id", random_id("req_")}, {"body", body}};
     line["error"] = nullptr;
   } else {
-    line["text"] = reply.text;
-    if (!reply.thought.empty()) line["reasoning"] = reply.thought;
-    if (!reply.tool_calls.empty()) line["tool_calls"] = tool_calls_json(index, reply);
-    line["finish_reason"] = finish_name(reply);
-    line["usage"] = usage_json(reply.usage);
+    add_choice(body, line);
   }
-  return dump(line) + "\n";
+  return {dump(line) + "\n", usage_of(body)};
 }
 
-std::string batch_error_line(uint64_t index, const BatchRequest& request, std::string_view code,
-                             std::string_view message) {
-  Json line = head(index, request);
-  if (request.in_body) line["response"] = nullptr;
-  line["error"] = {{"code", code}, {"message", message}};
-  return dump(line) + "\n";
+std::string batch_error_line(uint64_t index, const BatchRequest& request) {
+  return error_line(index, request, "invalid_request_error", request.error);
 }
 
 BatchReplyId parse_batch_reply(std::string_view line) {
@@ -290,7 +175,7 @@ BatchReplyId parse_batch_reply(std::string_view line) {
   };
   const uint64_t index = number("index", std::numeric_limits<uint64_t>::max());
   const auto hash = static_cast<uint32_t>(number("line_hash", std::numeric_limits<uint32_t>::max()));
-  return {index, hash, json.contains("error") && !json["error"].is_null()};
+  return {index, hash, has(json, "error")};
 }
 
 }  // namespace carat

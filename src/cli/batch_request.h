@@ -1,11 +1,13 @@
-// One line of `carat batch`'s input -> what to ask the model; the model's reply -> one line of its output.
+// The lines of `carat batch`: a line of the input -> a request to the server's API, its response -> a line of
+// the output.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
-#include "carat/engine.h"
+#include "carat/reply.h"
+#include "server/http.h"
 
 namespace carat {
 
@@ -15,31 +17,34 @@ struct BatchRequest {
   std::string error;               // why the line is no request; empty when it is one
   /// A line of OpenAI's batch format; its reply gets the form of that one too.
   bool in_body = false;
+  bool is_chat = false;
+  std::string path, body;  // of the POST
+};
 
-  enum class Kind {
-    chat,         // `text` is the JSON of messages
-    turn,         // `text` is the user's one turn
-    continuation  // of `text`, or of `tokens` when there are any
-  } kind = Kind::turn;
-  std::string text;
-  std::vector<int32_t> tokens;
-  ReplyOptions options;
+/// What a line leaves open and the API has no default for, or another one.
+struct BatchDefaults {
+  int max_tokens = 512;
+  std::optional<uint64_t> seed = {};
+  bool think = false;
+  bool chats = true;  // a text in "prompt" is a turn; else it is continued
 };
 
 /// Accepts {"prompt": ...} and {"messages": [...]} with the parameters of OpenAI's API, an "id" or
-/// "custom_id", and OpenAI's batch lines, which have all that in "body". `chats`: whether a text in "prompt"
-/// is a turn; else it is continued. Never throws for what the line says.
-BatchRequest parse_batch_request(std::string_view line, const ReplyOptions& defaults, bool chats);
+/// "custom_id", and OpenAI's batch lines, which have all that in "body". Values of the parameters are left to
+/// the API to check. Never throws for what the line says.
+BatchRequest parse_batch_request(std::string_view line, const BatchDefaults& defaults);
 
 /// Tells a line from one that was there before; never 0.
 uint32_t hash_of_line(std::string_view line);
 
-/// "index" comes first, then "custom_id" and "line_hash". Each ends with a newline.
-std::string batch_reply_line(uint64_t index, const BatchRequest& request, const Completion& reply,
-                             const std::string& model);
-/// `code`: what kind of error, for programs.
-std::string batch_error_line(uint64_t index, const BatchRequest& request, std::string_view code,
-                             std::string_view message);
+/// A line of the output: "index" comes first, then "custom_id" and "line_hash". Ends with a newline.
+struct BatchReply {
+  std::string line;
+  Usage usage;  // tokens alone
+};
+BatchReply make_batch_reply(uint64_t index, const BatchRequest& request, const HttpResponse& response);
+/// For a request that isn't one.
+std::string batch_error_line(uint64_t index, const BatchRequest& request);
 
 /// Every line of the output begins so.
 inline constexpr const char* kReplyBegins = R"({"index":)";

@@ -11,24 +11,20 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
 
-#include "api/engine_setup.h"
-#include "api/loaded_model.h"
-#include "api/sampling.h"
 #include "base/cpu_count.h"
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/demo_model.h"
 #include "cli/progress.h"
+#include "cli/served_model.h"
 #include "cli/signals.h"
 #include "cli/streams.h"
 #include "engine/engine.h"
-#include "model/formats.h"
 #include "server/server.h"
 
 namespace carat {
@@ -116,27 +112,15 @@ std::string model_path(const ServeOptions& options) {
 std::shared_ptr<ServedModel> load(const ServeOptions& options, const std::string& path,
                                   const AccessLog& log) {
   const auto warn = [&](const std::string& text) { log.message(LogLevel::error, "warning: " + text); };
-  LoadedModel model = load_model(path, warn);
-  auto served = std::make_shared<ServedModel>();
-  served->tokenizer = load_tokenizer(model, warn);
+  const bool quiet = options.log_json || options.log_level != "info";
+  auto served = load_served_model(path, options.engine, {}, warn, loading_bar(quiet));
   served->names = options.names;
   if (served->names.empty()) served->names = {std::filesystem::path(path).lexically_normal().string()};
   if (std::filesystem::is_directory(path) && options.names.empty())
     served->names = {std::filesystem::canonical(path).filename().string()};
-  served->bos = bos_token(model);
-  served->vocab = model.config.vocab_size;
-  served->sampling = sampling_params({}, model.generation);
-  const std::vector<int32_t> eos = engine_options(model).eos_tokens;
-  served->chat_template =
-      load_serving_template(model.directory, served->tokenizer, {served->bos, model.plan.ple_dim == 0}, eos);
-  served->grammars = make_grammars(served->tokenizer, eos);
   served->accepts_any_name = options.any_model;
   served->refuses_unknown_fields = options.strict_api;
   served->allows_special = options.allow_special;
-  served->created = static_cast<int64_t>(std::time(nullptr));
-  served->fingerprint = std::string("carat-" CARAT_VERSION "-") + format_name(stored_format(model.plan));
-  const bool quiet = options.log_json || options.log_level != "info";
-  served->engine = make_engine(std::move(model), served->tokenizer, options.engine, loading_bar(quiet));
   return served;
 }
 

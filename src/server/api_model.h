@@ -21,6 +21,7 @@ struct ServedModel {
   std::shared_ptr<Engine> engine;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const ChatTemplate> chat_template;  // of whatever kind; plain text for a base model
+  bool is_chat_model = true;                          // the template is the checkpoint's own
   std::shared_ptr<GrammarCompiler> grammars;          // null: requests for constrained replies are refused
   std::vector<std::string> names;                     // ids in the API; replies carry the first
   int32_t bos = -1;

@@ -14,62 +14,80 @@ using nlohmann::json;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-BatchRequest parse(std::string_view line, bool chats = true) {
-  return parse_batch_request(line, {.max_tokens = 7}, chats);
+BatchRequest parse(std::string_view line, const BatchDefaults& defaults = {.max_tokens = 7}) {
+  return parse_batch_request(line, defaults);
 }
 
-TEST(BatchRequest, PromptWithParameters) {
-  const BatchRequest request = parse(
-      R"({"id": "a", "prompt": "Hi", "temperature": 0, "top_k": 5, "stop": ["x", "y"], "seed": 3,
-          "logit_bias": {"12": -1.5}, "model": "any"})");
+json body_of(const BatchRequest& request) {
   EXPECT_EQ(request.error, "");
-  EXPECT_EQ(request.custom_id, R"("a")");
-  EXPECT_EQ(request.kind, BatchRequest::Kind::turn);
-  EXPECT_EQ(request.text, "Hi");
-  EXPECT_EQ(request.options.max_tokens, 7);
-  EXPECT_EQ(request.options.temperature, 0.f);
-  EXPECT_EQ(request.options.top_k, 5);
-  EXPECT_EQ(request.options.stop, (std::vector<std::string>{"x", "y"}));
-  EXPECT_EQ(request.options.seed, 3u);
-  EXPECT_EQ(request.options.logit_bias, (std::vector<std::pair<int32_t, float>>{{12, -1.5f}}));
+  return json::parse(request.body);
 }
 
-TEST(BatchRequest, MessagesAndOpenAisOwnLines) {
-  const BatchRequest chat = parse(R"({"messages": [{"role": "user", "content": "Hi"}]})");
-  EXPECT_EQ(chat.kind, BatchRequest::Kind::chat);
-  EXPECT_EQ(chat.custom_id, "null");
-  EXPECT_EQ(json::parse(chat.text)[0]["content"], "Hi");
-  const BatchRequest body = parse(
-      R"({"custom_id": 4, "method": "POST", "url": "/v1/completions",
-          "body": {"prompt": [2, 5], "max_tokens": 9}})");
-  EXPECT_EQ(body.error, "");
-  EXPECT_TRUE(body.in_body);
-  EXPECT_EQ(body.kind, BatchRequest::Kind::continuation);
-  EXPECT_EQ(body.tokens, (std::vector<int32_t>{2, 5}));
-  EXPECT_EQ(body.options.max_tokens, 9);
+const BatchDefaults kContinues{.chats = false};
+
+TEST(BatchRequest, APromptIsATurnOrContinued) {
+  const std::string line = R"({"id": "a", "prompt": "Hi", "top_k": 5, "max_tokens": 2})";
+  const BatchRequest turn = parse(line), text = parse(line, kContinues);
+  EXPECT_EQ(turn.custom_id, R"("a")");
+  EXPECT_TRUE(turn.is_chat);
+  EXPECT_EQ(turn.path, "/v1/chat/completions");
+  EXPECT_EQ(body_of(turn), json::parse(R"({"messages": [{"role": "user", "content": "Hi"}], "top_k": 5,
+                                           "max_tokens": 2})"));
+  EXPECT_FALSE(text.is_chat);
+  EXPECT_EQ(text.path, "/v1/completions");
+  EXPECT_EQ(body_of(text), json::parse(R"({"prompt": "Hi", "top_k": 5, "max_tokens": 2})"));
+  EXPECT_FALSE(parse(R"({"prompt": [2, 5]})").is_chat);
+}
+
+TEST(BatchRequest, MessagesAreAChatInAnyCase) {
+  for (const bool chats : {true, false}) {
+    const BatchRequest request =
+        parse(R"({"messages": [{"role": "user", "content": "Hi"}]})", {.chats = chats});
+    EXPECT_TRUE(request.is_chat);
+    EXPECT_EQ(body_of(request)["messages"][0]["content"], "Hi");
+    EXPECT_EQ(request.custom_id, "null");
+  }
+}
+
+TEST(BatchRequest, OpenAisLinesNameTheirPath) {
+  const BatchRequest text = parse(R"({"custom_id": 4, "method": "POST", "url": "/v1/completions",
+                                      "body": {"prompt": ["a", "b"], "n": 2, "stream": true}})");
+  EXPECT_TRUE(text.in_body);
+  EXPECT_FALSE(text.is_chat);
+  EXPECT_EQ(text.custom_id, "4");
+  EXPECT_EQ(body_of(text), json::parse(R"({"prompt": ["a", "b"], "n": 2, "max_tokens": 7})"));
+  EXPECT_TRUE(parse(R"({"url": "/v1/chat/completions", "body": {"messages": []}})").is_chat);
+  EXPECT_TRUE(parse(R"({"body": {"messages": []}})").is_chat);
+  EXPECT_FALSE(parse(R"({"body": {"prompt": "x"}})").is_chat);
+  EXPECT_THAT(parse(R"({"url": "/v1/embeddings", "body": {"prompt": "x"}})").error,
+              HasSubstr("url is \"/v1/embeddings\", must be /v1/chat/completions or /v1/completions"));
+}
+
+TEST(BatchRequest, DefaultsAreForWhatALineLeavesOpen) {
+  const BatchDefaults defaults{.max_tokens = 9, .seed = 3, .think = true};
+  EXPECT_EQ(body_of(parse(R"({"prompt": [2]})", defaults)),
+            json::parse(R"({"prompt": [2], "max_tokens": 9, "seed": 3})"));
+  const json open = body_of(parse(R"({"messages": [], "max_tokens": null})", defaults));
+  EXPECT_EQ(open,
+            json::parse(R"({"messages": [], "max_tokens": 9, "seed": 3, "reasoning_effort": "medium"})"));
+  const std::string said =
+      R"({"messages": [], "max_completion_tokens": 4, "seed": 0, "reasoning_effort": "none"})";
+  EXPECT_EQ(body_of(parse(said, defaults)), json::parse(said));
 }
 
 TEST(BatchRequest, WhatIsWrongIsSaidAndTheIdKept) {
-  EXPECT_THAT(parse("{").error, HasSubstr("not JSON"));
+  EXPECT_THAT(parse("{").error, HasSubstr("the line"));
   EXPECT_THAT(parse("[1]").error, HasSubstr("not an object"));
   EXPECT_THAT(parse("{}").error, HasSubstr("neither prompt nor messages"));
+  EXPECT_THAT(parse(R"({"body": 5})").error, HasSubstr("body is not an object"));
   EXPECT_THAT(parse(R"({"prompt": "x", "messages": []})").error, HasSubstr("both"));
-  EXPECT_THAT(parse(R"({"prompt": 5})").error, HasSubstr("prompt is 5, must be a string"));
-  EXPECT_THAT(parse(R"({"prompt": "x", "seed": "one"})").error,
-              HasSubstr("seed is \"one\", must be a whole number"));
-  EXPECT_THAT(parse(R"({"prompt": []})").error, HasSubstr("empty list"));
-  EXPECT_THAT(parse(R"({"prompt": [5000000000]})").error, HasSubstr("out of range"));
-  EXPECT_THAT(parse(R"({"prompt": "x", "n": 2})").error, HasSubstr("n is 2"));
-  EXPECT_THAT(parse(R"({"prompt": "x", "temperatur": 2})").error, HasSubstr("\"temperatur\""));
-  EXPECT_THAT(parse(R"({"prompt": "x", "logit_bias": {"a": 1}})").error, HasSubstr("not a token id"));
-  const BatchRequest wrong = parse(R"({"custom_id": "q7", "prompt": "x", "seed": -1})");
-  EXPECT_THAT(wrong.error, HasSubstr("seed is -1"));
+  EXPECT_THAT(parse(R"({"prompt": 5})").error, HasSubstr("prompt is 5, must be a text"));
+  EXPECT_THAT(parse(R"({"prompt": ["a"]})").error, HasSubstr("prompt is [\"a\"], must be a text"));
+  const BatchRequest wrong = parse(R"({"custom_id": "q7", "prompt": "x", "n": 2})");
+  EXPECT_THAT(wrong.error, HasSubstr("n is 2"));
   EXPECT_EQ(wrong.custom_id, R"("q7")");
-}
-
-TEST(BatchRequest, TextIsContinuedWhereNobodyChats) {
-  EXPECT_EQ(parse(R"({"prompt": "x"})").kind, BatchRequest::Kind::turn);
-  EXPECT_EQ(parse(R"({"prompt": "x"})", false).kind, BatchRequest::Kind::continuation);
+  EXPECT_THAT(parse(R"({"id": )" + std::string(100'000, '[') + std::string(100'000, ']') + "}").error,
+              HasSubstr("the line"));
 }
 
 TEST(BatchRequest, WhatBelongsToTurnsIsRefusedForAContinuedText) {
@@ -77,75 +95,72 @@ TEST(BatchRequest, WhatBelongsToTurnsIsRefusedForAContinuedText) {
   const std::string thinks = R"("chat_template_kwargs": {"enable_thinking": true})";
   for (const std::string& field : {tools, thinks}) {
     EXPECT_EQ(parse(R"({"prompt": "x", )" + field + "}").error, "");
-    EXPECT_THAT(parse(R"({"prompt": "x", )" + field + "}", false).error, HasSubstr("has no effect"));
+    EXPECT_THAT(parse(R"({"prompt": "x", )" + field + "}", kContinues).error, HasSubstr("has no effect"));
     EXPECT_THAT(parse(R"({"prompt": [2, 5], )" + field + "}").error, HasSubstr("has no effect"));
     EXPECT_THAT(parse(R"({"body": {"prompt": "x", )" + field + "}}").error, HasSubstr("has no effect"));
   }
-  EXPECT_EQ(parse(R"({"prompt": [2], "tools": [], "chat_template_kwargs": {}})").error, "");
-  EXPECT_FALSE(parse_batch_request(R"({"prompt": [2]})", {.think = true}, true).options.think);
-  EXPECT_TRUE(parse_batch_request(R"({"prompt": "x"})", {.think = true}, true).options.think);
 }
 
-TEST(BatchRequest, NoToolsAreNone) {
-  EXPECT_EQ(parse(R"({"prompt": "x", "tools": []})").options.tools, "");
-  EXPECT_NE(parse(R"({"prompt": "x", "tools": [{}]})").options.tools, "");
-  EXPECT_THAT(parse(R"({"prompt": "x", "tools": {}})").error, HasSubstr("tools is {}, must be a list"));
-}
+const HttpResponse kText{.body = R"({"id": "cmpl-1", "object": "text_completion", "choices": [
+    {"index": 0, "text": "Hello", "logprobs": null, "finish_reason": "length", "token_ids": [5]}],
+    "usage": {"prompt_tokens": 5, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 1}}})"};
+
+const HttpResponse kCall{.body = R"({"id": "chatcmpl-1", "object": "chat.completion", "choices": [
+    {"index": 0, "message": {"role": "assistant", "content": null, "reasoning_content": "Hm",
+                             "tool_calls": [{"id": "call_1"}]},
+     "logprobs": null, "finish_reason": "tool_calls"}],
+    "usage": {"prompt_tokens": 5, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 1}}})"};
+
+const HttpResponse kRefusal{.status = 400,
+                            .body = R"({"error": {"message": "no", "type": "t", "param": "p"}})"};
 
 TEST(BatchRequest, RepliesBeginWithTheirIndex) {
-  Completion reply;
-  reply.text = "Hello \xFF";
-  reply.finish = FinishReason::length;
-  reply.usage = {5, 1, 3, 0, 0, 0};
   const BatchRequest request = parse(R"({"custom_id": "a", "prompt": "x"})");
-  const std::string line = batch_reply_line(12, request, reply, "m");
-  EXPECT_EQ(line.find('\n'), line.size() - 1);
-  EXPECT_EQ(parse_batch_reply(line).index, 12u);
-  EXPECT_EQ(parse_batch_reply(line).line_hash, hash_of_line(R"({"custom_id": "a", "prompt": "x"})"));
-  EXPECT_FALSE(parse_batch_reply(line).failed);
-  const json parsed = json::parse(line);
-  EXPECT_EQ(parsed["custom_id"], "a");
-  EXPECT_EQ(parsed["finish_reason"], "length");
-  EXPECT_EQ(parsed["usage"]["completion_tokens"], 3);
-  const std::string error = batch_error_line(3, request, "c", "no");
-  EXPECT_EQ(json::parse(error)["error"], (json{{"code", "c"}, {"message", "no"}}));
-  EXPECT_TRUE(parse_batch_reply(error).failed);
+  const BatchReply reply = make_batch_reply(12, request, kText);
+  EXPECT_THAT(reply.line, StartsWith(kReplyBegins));
+  EXPECT_EQ(reply.line.find('\n'), reply.line.size() - 1);
+  EXPECT_EQ(parse_batch_reply(reply.line).index, 12u);
+  EXPECT_EQ(parse_batch_reply(reply.line).line_hash, hash_of_line(R"({"custom_id": "a", "prompt": "x"})"));
+  EXPECT_FALSE(parse_batch_reply(reply.line).failed);
+  EXPECT_EQ(reply.usage.prompt_tokens, 5);
+  EXPECT_EQ(reply.usage.cached_tokens, 1);
+  EXPECT_EQ(reply.usage.reply_tokens, 3);
 }
 
-TEST(BatchRequest, RepliesToOpenAisLinesHaveItsFields) {
-  const BatchRequest request =
-      parse(R"({"custom_id": "b", "body": {"messages": [{"role": "user", "content": "x"}]}})");
-  Completion reply;
-  reply.text = "Hello";
-  const std::string line = batch_reply_line(3, request, reply, "m");
-  EXPECT_FALSE(parse_batch_reply(line).failed);
-  const json whole = json::parse(line), body = whole["response"]["body"];
+TEST(BatchRequest, OurLinesHaveTheChoiceAlone) {
+  json text = json::parse(make_batch_reply(0, parse(R"({"id": "a", "prompt": "x"})"), kText).line);
+  text.erase("line_hash");
+  EXPECT_EQ(text, json::parse(R"({"index": 0, "custom_id": "a", "text": "Hello", "finish_reason": "length",
+      "token_ids": [5], "usage": {"prompt_tokens": 5, "completion_tokens": 3,
+      "prompt_tokens_details": {"cached_tokens": 1}}})"));
+  const json call = json::parse(make_batch_reply(0, parse(R"({"prompt": "x"})"), kCall).line);
+  EXPECT_EQ(call["text"], "");
+  EXPECT_EQ(call["reasoning_content"], "Hm");
+  EXPECT_EQ(call["tool_calls"][0]["id"], "call_1");
+  EXPECT_EQ(call["finish_reason"], "tool_calls");
+}
+
+TEST(BatchRequest, RepliesToOpenAisLinesHaveTheWholeBody) {
+  const BatchRequest request = parse(R"({"custom_id": "b", "body": {"messages": []}})");
+  const json whole = json::parse(make_batch_reply(3, request, kCall).line);
   EXPECT_THAT(whole["id"].get<std::string>(), StartsWith("batch_req_"));
   EXPECT_EQ(whole["response"]["status_code"], 200);
   EXPECT_THAT(whole["response"]["request_id"].get<std::string>(), StartsWith("req_"));
+  EXPECT_EQ(whole["response"]["body"], json::parse(kCall.body));
   EXPECT_TRUE(whole["error"].is_null());
-  EXPECT_THAT(body["id"].get<std::string>(), StartsWith("chatcmpl-"));
-  EXPECT_EQ(body["object"], "chat.completion");
-  EXPECT_GT(body["created"].get<int64_t>(), 1'700'000'000);
-  EXPECT_EQ(body["choices"][0]["message"]["role"], "assistant");
-  EXPECT_EQ(body["choices"][0]["message"]["content"], "Hello");
-  const json failed = json::parse(batch_error_line(3, request, "c", "no"));
+  const json failed = json::parse(make_batch_reply(3, request, kRefusal).line);
   EXPECT_THAT(failed["id"].get<std::string>(), StartsWith("batch_req_"));
   EXPECT_TRUE(failed["response"].is_null());
 }
 
-TEST(BatchRequest, BesideToolCallsNoTextIsNull) {
-  const BatchRequest request =
-      parse(R"({"custom_id": "b", "body": {"messages": [{"role": "user", "content": "x"}]}})");
-  Completion reply;
-  reply.tool_calls.push_back({"f", "{}"});
-  const auto message = [&] {
-    return json::parse(batch_reply_line(3, request, reply, "m"))["response"]["body"]["choices"][0]["message"];
-  };
-  EXPECT_TRUE(message()["content"].is_null());
-  EXPECT_EQ(message()["tool_calls"][0]["function"]["name"], "f");
-  reply.text = "Wait";
-  EXPECT_EQ(message()["content"], "Wait");
+TEST(BatchRequest, ErrorsHaveACodeAndAMessage) {
+  const BatchRequest request = parse(R"({"prompt": "x"})"), wrong = parse("{}");
+  const BatchReply refused = make_batch_reply(3, request, kRefusal);
+  EXPECT_TRUE(parse_batch_reply(refused.line).failed);
+  EXPECT_EQ(json::parse(refused.line)["error"], (json{{"code", "t"}, {"message", "no"}}));
+  EXPECT_EQ(refused.usage.reply_tokens, 0);
+  const json error = json::parse(batch_error_line(4, wrong))["error"];
+  EXPECT_EQ(error, (json{{"code", "invalid_request_error"}, {"message", wrong.error}}));
 }
 
 TEST(BatchRequest, LinesOfOthersAreNoReplies) {

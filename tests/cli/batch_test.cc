@@ -78,11 +78,45 @@ TEST(Batch, WrongLinesGetErrorsAndTheRestReplies) {
   for (const json& line : lines_of(out)) found[line["index"]] = line;
   ASSERT_EQ(found.size(), 6u);
   EXPECT_EQ(found[0]["usage"]["completion_tokens"], 3);
-  EXPECT_THAT(found[2]["error"]["message"], HasSubstr("not JSON"));
+  EXPECT_THAT(found[2]["error"]["message"], HasSubstr("the line"));
   EXPECT_THAT(found[3]["error"]["message"], HasSubstr("the context of 256"));
   EXPECT_THAT(found[4]["error"]["message"], HasSubstr("no chat model"));
   EXPECT_THAT(found[5]["error"]["message"], HasSubstr("temperature"));
   EXPECT_EQ(found[6]["usage"]["completion_tokens"], 1);
+}
+
+TEST(Batch, LinesMayAskForAllThatTheServerCanDo) {
+  const TempDirectory copy, directory;
+  const std::string model = make_chat_model(copy), out = directory.path() / "out";
+  const json chat{{"messages", {{{"role", "user"}, {"content", "Hi"}}}},
+                  {"max_tokens", 60},
+                  {"response_format", json::parse(R"({"type": "json_schema", "json_schema": {"name": "a",
+                      "schema": {"type": "object", "properties": {"n": {"enum": [7]}}, "required": ["n"],
+                                 "additionalProperties": false}}})")}};
+  const json text{{"prompt", "The fox"}, {"n", 2}, {"logprobs", 1}, {"max_tokens", 3}};
+  const std::string in = directory.write(
+      "in", chat.dump() + "\n" + json{{"url", "/v1/chat/completions"}, {"body", chat}}.dump() + "\n" +
+                json{{"url", "/v1/completions"}, {"body", text}}.dump() + "\n" +
+                R"({"prompt": "x", "temperatur": 1})");
+  EXPECT_EQ(run_program({"batch", model, in, out, "-q"}).code, 1);
+  std::map<int, json> found;
+  for (const json& line : lines_of(out)) found[line["index"]] = line;
+  ASSERT_EQ(found.size(), 4u);
+  EXPECT_EQ(json::parse(found[0]["text"].get<std::string>()), (json{{"n", 7}})) << found[0];
+  const json body = found[1]["response"]["body"];
+  EXPECT_EQ(json::parse(body["choices"][0]["message"]["content"].get<std::string>()), (json{{"n", 7}}));
+  EXPECT_EQ(body["model"], model);
+  const json choices = found[2]["response"]["body"]["choices"];
+  ASSERT_EQ(choices.size(), 2u);
+  EXPECT_EQ(choices[1]["logprobs"]["tokens"].size(), 3u);
+  EXPECT_THAT(found[3]["error"]["message"], HasSubstr("\"temperatur\""));
+}
+
+TEST(Batch, ThinkingNeedsAModelThatThinks) {
+  const TempDirectory directory;
+  const std::string in = directory.write("in", requests(1));
+  expect_one_line_error(run_program({"batch", kDemoModel, in, directory.path() / "out", "--think", "-q"}), 1,
+                        "--think: this model has no thinking");
 }
 
 TEST(Batch, ErrorsOfAnEarlierRunStillCount) {

@@ -39,15 +39,6 @@ json saved(Terminal& terminal, const TempDirectory& directory) {
   return json::parse(read_text(file));
 }
 
-/// The demo model with a template, so that it counts as one that chats.
-std::string chat_model(const TempDirectory& copy) {
-  copy_checkpoint(kDemoModel, copy);
-  copy.write("chat_template.jinja",
-             "{{ bos_token }}{% for m in messages %}<|turn>{{ m.role }}\n{{ m.content }}<turn|>\n{% endfor %}"
-             "<|turn>model\n");
-  return copy.path();
-}
-
 TEST(Chat, TextOfAModelWithoutTemplateGrowsFromTurnToTurn) {
   Terminal terminal(greedy_run(kDemoModel, "60"));
   const TempDirectory directory;
@@ -63,7 +54,7 @@ TEST(Chat, TextOfAModelWithoutTemplateGrowsFromTurnToTurn) {
 
 TEST(Chat, CachedTokensAreThePagesOfTheTurnsBefore) {
   const TempDirectory copy;
-  Terminal terminal(greedy_run(chat_model(copy), "70"));
+  Terminal terminal(greedy_run(make_chat_model(copy), "70"));
   terminal.wait_for(">>> ");
   EXPECT_THAT(enter(terminal,
                     "Tell me of a fox and of all that it did on the day when it met the king and "
@@ -95,7 +86,7 @@ TEST(Chat, ControlCStopsTheReplyAndTheChatGoesOn) {
 
 TEST(Chat, LinesAreEditedRecalledAndJoined) {
   const TempDirectory copy, directory;
-  Terminal terminal(greedy_run(chat_model(copy), "2"));
+  Terminal terminal(greedy_run(make_chat_model(copy), "2"));
   terminal.wait_for(">>> ");
   enter(terminal, "Helo" + std::string(kLeft) + "l");
   enter(terminal, std::string(kUp) + "!");
@@ -114,7 +105,7 @@ TEST(Chat, LinesAreEditedRecalledAndJoined) {
 
 TEST(Chat, HistoryOutlivesTheProgram) {
   const TempDirectory copy, home;
-  const std::string model = chat_model(copy);
+  const std::string model = make_chat_model(copy);
   {
     Terminal terminal(greedy_run(model, "2"), home.path());
     terminal.wait_for(">>> ");
@@ -130,7 +121,7 @@ TEST(Chat, HistoryOutlivesTheProgram) {
 
 TEST(Chat, CommandsSetShowClearAndLoad) {
   const TempDirectory copy, directory;
-  Terminal terminal(greedy_run(chat_model(copy), "2"));
+  Terminal terminal(greedy_run(make_chat_model(copy), "2"));
   const auto command = [&](const std::string& line) { return enter(terminal, line); };
   terminal.wait_for(">>> ");
   EXPECT_THAT(command("/help"), AllOf(HasSubstr("/system TEXT"), HasSubstr("a second one")));

@@ -14,13 +14,13 @@
 #include <string_view>
 #include <vector>
 
+#include "api/demo_model.h"
 #include "support/temp_directory.h"
 
 extern char** environ;
 
 namespace carat {
 
-const std::string kDemoModel = CARAT_SOURCE_DIR "/models/demo";
 const std::string kTestData = CARAT_SOURCE_DIR "/tests/data/";
 
 inline std::string read_text(const std::filesystem::path& path) {

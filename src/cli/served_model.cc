@@ -1,0 +1,39 @@
+#include "cli/served_model.h"
+
+#include <cstdint>
+#include <ctime>
+#include <utility>
+#include <vector>
+
+#include "api/loaded_model.h"
+#include "api/prompt.h"
+#include "api/sampling.h"
+#include "engine/engine.h"
+#include "model/formats.h"
+
+namespace carat {
+
+std::shared_ptr<ServedModel> load_served_model(const std::string& model, const EngineSetup& setup,
+                                               const ReplyOptions& defaults, const WarningSink& warn,
+                                               const LoadProgress& progress) {
+  LoadedModel loaded = load_model(model, warn);
+  auto served = std::make_shared<ServedModel>();
+  served->tokenizer = load_tokenizer(loaded, warn);
+  served->names = {model};
+  served->bos = bos_token(loaded);
+  served->vocab = loaded.config.vocab_size;
+  served->sampling = sampling_params(defaults, loaded.generation);
+  const std::vector<int32_t> eos = engine_options(loaded).eos_tokens;
+  served->chat_template = load_chat_template(loaded, served->tokenizer);
+  served->is_chat_model = served->chat_template != nullptr;
+  if (!served->is_chat_model)
+    served->chat_template = load_serving_template(loaded.directory, served->tokenizer,
+                                                  {served->bos, loaded.plan.ple_dim == 0}, eos);
+  served->grammars = make_grammars(served->tokenizer, eos);
+  served->created = static_cast<int64_t>(std::time(nullptr));
+  served->fingerprint = std::string("carat-" CARAT_VERSION "-") + format_name(stored_format(loaded.plan));
+  served->engine = make_engine(std::move(loaded), served->tokenizer, setup, progress);
+  return served;
+}
+
+}  // namespace carat
