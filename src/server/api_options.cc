@@ -58,7 +58,7 @@ SamplingParams parse_sampling(const ApiFields& body, const ServedModel& model) {
 
 }  // namespace
 
-void parse_stop(const ApiFields& body, std::string_view name, ReplyOptions& options) {
+void parse_stop(const ApiFields& body, std::string_view name, ReplyParameters& options) {
   options.stop = body.texts(name);
   if (options.stop.size() > kMostStopStrings)
     body.reject(name, "has ", options.stop.size(), " strings, the most are ", kMostStopStrings);
@@ -69,7 +69,7 @@ void parse_stop(const ApiFields& body, std::string_view name, ReplyOptions& opti
   }
 }
 
-void parse_choices(const ApiFields& body, const ServedModel& model, ReplyOptions& options) {
+void parse_choices(const ApiFields& body, const ServedModel& model, ReplyParameters& options) {
   options.samples = static_cast<int>(body.integer("n", 1, model.most_choices).value_or(1));
   if (const auto stream_options = body.object("stream_options"))
     options.include_usage = stream_options->boolean("include_usage").value_or(false);
@@ -86,8 +86,8 @@ std::optional<int> parse_max_tokens(const ApiFields& body, std::initializer_list
   return result;
 }
 
-ReplyOptions parse_reply_options(const ApiFields& body, const ServedModel& model) {
-  ReplyOptions options;
+ReplyParameters parse_reply_options(const ApiFields& body, const ServedModel& model) {
+  ReplyParameters options;
   options.sampling = parse_sampling(body, model);
   const auto integer = [&](std::string_view name, int64_t least, int64_t most, int fallback) {
     return static_cast<int>(body.integer(name, least, most).value_or(fallback));
@@ -105,7 +105,7 @@ ReplyOptions parse_reply_options(const ApiFields& body, const ServedModel& model
   return options;
 }
 
-Request to_request(const ReplyOptions& options, std::vector<int32_t> prompt, const std::string& field,
+Request to_request(const ReplyParameters& options, std::vector<int32_t> prompt, const std::string& field,
                    const ServedModel& model) {
   const auto context = static_cast<std::size_t>(model.engine->max_context());
   if (prompt.size() >= context) {

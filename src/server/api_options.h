@@ -11,7 +11,7 @@
 
 namespace carat {
 
-struct ReplyOptions {
+struct ReplyParameters {
   SamplingParams sampling;
   std::optional<int> max_tokens;  // none: as many as the context holds
   int min_tokens = 0;
@@ -33,20 +33,20 @@ struct ReplyOptions {
 // What all throw is ApiError.
 
 /// What every endpoint has that generates; the rest is read by these below, where it is there.
-ReplyOptions parse_reply_options(const ApiFields& body, const ServedModel& model);
+ReplyParameters parse_reply_options(const ApiFields& body, const ServedModel& model);
 
 /// The strings that end a reply, from the field of that name.
-void parse_stop(const ApiFields& body, std::string_view name, ReplyOptions& options);
+void parse_stop(const ApiFields& body, std::string_view name, ReplyParameters& options);
 
 /// What OpenAI's APIs with choices have: their number, and what else comes with them.
-void parse_choices(const ApiFields& body, const ServedModel& model, ReplyOptions& options);
+void parse_choices(const ApiFields& body, const ServedModel& model, ReplyParameters& options);
 
 /// Of one of these fields, the first that is there.
 std::optional<int> parse_max_tokens(const ApiFields& body, std::initializer_list<std::string_view> names);
 
 /// The engine's request for `prompt`. Stop strings are not part of it: replies look for them where they
 /// count. Throws ApiError{400, context_length_exceeded}, naming `field`, for a prompt that doesn't fit.
-Request to_request(const ReplyOptions& options, std::vector<int32_t> prompt, const std::string& field,
+Request to_request(const ReplyParameters& options, std::vector<int32_t> prompt, const std::string& field,
                    const ServedModel& model);
 
 }  // namespace carat

@@ -107,7 +107,8 @@ void serve_count_tokens(const Model& model, const ApiFields& body, const Exchang
   exchange->respond({.body = json.take()});
 }
 
-ReplyOrder plain_order(const ReplyOptions& options, std::vector<int32_t> prompt, const ServedModel& model) {
+ReplyOrder plain_order(const ReplyParameters& options, std::vector<int32_t> prompt,
+                       const ServedModel& model) {
   return {to_request(options, std::move(prompt), "prompt", model),
           {.tokenizer = model.tokenizer,
            .output = {.tool_calls = false, .stop_strings = options.stop},
@@ -128,7 +129,7 @@ void serve_completions(const Model& model, const ApiFields& body, const Exchange
 /// GET /generate?prompt=...&max_tokens=...: text and nothing else, for a browser's address bar.
 void serve_generate(const Model& model, const HttpRequest& request, const Exchange& exchange) {
   const ApiFields query(parse_query(request.query), "");
-  const ReplyOptions options = parse_plain_options(query, *model);
+  const ReplyParameters options = parse_plain_options(query, *model);
   std::vector<ReplyOrder> orders;
   orders.push_back(plain_order(options, encode_raw(query.required_text("prompt"), *model), *model));
   answer(model, std::move(orders), make_plain_sink(exchange), *exchange);

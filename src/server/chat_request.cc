@@ -60,7 +60,7 @@ void parse_thinking(const ApiFields& body, ChatRequest& request) {
   if (request.thinking_budget == 0) request.thinking = false;
 }
 
-void parse_logprobs(const ApiFields& body, ReplyOptions& options) {
+void parse_logprobs(const ApiFields& body, ReplyParameters& options) {
   const bool wanted = body.boolean("logprobs").value_or(false);
   const auto top = body.integer("top_logprobs", 0, kMostLogprobs);
   if (top.value_or(0) > 0 && !wanted) body.reject("top_logprobs", "needs logprobs to be true");

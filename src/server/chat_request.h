@@ -27,7 +27,7 @@ struct ReplyFormat {
 struct ChatRequest {
   std::string model;
   Conversation conversation;
-  ReplyOptions options;
+  ReplyParameters options;
   ToolChoice tool_choice;
   bool parallel_tool_calls = true;
   ReplyFormat format;

@@ -19,7 +19,7 @@ struct ContinuedPrompts {
   /// The members of a choice. `offset`: characters of its text that logprobs have covered.
   void write(std::size_t choice, const std::string& text, std::span<const ReplyToken> tokens,
              const ReplyEnd* end, const ReplyEnvelope& envelope, std::size_t& offset, JsonText& json) const {
-    const ReplyOptions& options = envelope.options;
+    const ReplyParameters& options = envelope.options;
     json.field("text", text).name("logprobs");
     if (options.logprobs && !tokens.empty())
       write_completion_logprobs(tokens, *envelope.model->tokenizer, options.skip_special_tokens, offset,
@@ -33,26 +33,27 @@ struct ContinuedPrompts {
 
 class CompletionsBody final : public ChoicesBody {
  public:
-  CompletionsBody(ContinuedPrompts completion, ReplyEnvelope envelope, std::shared_ptr<HttpExchange> exchange)
-      : ChoicesBody(std::move(envelope), kObject, std::move(exchange)), completion_(std::move(completion)) {}
+  CompletionsBody(ContinuedPrompts continued, ReplyEnvelope envelope, std::shared_ptr<HttpExchange> exchange)
+      : ChoicesBody(std::move(envelope), kObject, std::move(exchange)), continued_(std::move(continued)) {}
 
  protected:
   void write_members(std::size_t choice, const ReplyWhole& reply, JsonText& json) const override {
-    const std::string& prompt = completion_.prompts[envelope().prompt_of(choice)].text;
+    const std::string& prompt = continued_.prompts[envelope().prompt_of(choice)].text;
     std::size_t offset = 0;
-    completion_.write(choice, completion_.echo ? prompt + reply.content : reply.content, reply.tokens,
-                      &reply.end, envelope(), offset, json);
+    continued_.write(choice, continued_.echo ? prompt + reply.content : reply.content, reply.tokens,
+                     &reply.end, envelope(), offset, json);
   }
 
  private:
-  const ContinuedPrompts completion_;
+  const ContinuedPrompts continued_;
 };
 
 class CompletionsEvents final : public ChoicesEvents {
  public:
-  CompletionsEvents(ContinuedPrompts completion, ReplyEnvelope envelope, std::shared_ptr<HttpExchange> exchange)
+  CompletionsEvents(ContinuedPrompts continued, ReplyEnvelope envelope,
+                    std::shared_ptr<HttpExchange> exchange)
       : ChoicesEvents(std::move(envelope), kObject, std::move(exchange)),
-        completion_(std::move(completion)),
+        continued_(std::move(continued)),
         offsets_(this->envelope().choices()) {}
 
   void add(ReplyDelta delta) override {
@@ -61,20 +62,20 @@ class CompletionsEvents final : public ChoicesEvents {
 
  protected:
   void greet() override {
-    if (!completion_.echo) return;
+    if (!continued_.echo) return;
     for (std::size_t i = 0; i < offsets_.size(); ++i)
-      send_text(i, completion_.prompts[envelope().prompt_of(i)].text, {}, nullptr);
+      send_text(i, continued_.prompts[envelope().prompt_of(i)].text, {}, nullptr);
   }
 
  private:
   void send_text(std::size_t choice, const std::string& text, std::span<const ReplyToken> tokens,
                  const ReplyEnd* end) {
     send_choice(choice, tokens, end, [&](JsonText& json) {
-      completion_.write(choice, text, tokens, end, envelope(), offsets_[choice], json);
+      continued_.write(choice, text, tokens, end, envelope(), offsets_[choice], json);
     });
   }
 
-  const ContinuedPrompts completion_;
+  const ContinuedPrompts continued_;
   std::vector<std::size_t> offsets_;  // of each choice
 };
 
@@ -88,11 +89,11 @@ std::unique_ptr<ReplySink> make_completions_sink(CompletionsRequest request,
                          .options = std::move(request.options),
                          .model = std::move(model),
                          .prompts = request.prompts.size()};
-  ContinuedPrompts completion{.prompts = std::move(request.prompts), .echo = request.echo};
+  ContinuedPrompts continued{.prompts = std::move(request.prompts), .echo = request.echo};
   if (streams)
-    return std::make_unique<CompletionsEvents>(std::move(completion), std::move(envelope),
+    return std::make_unique<CompletionsEvents>(std::move(continued), std::move(envelope),
                                                std::move(exchange));
-  return std::make_unique<CompletionsBody>(std::move(completion), std::move(envelope), std::move(exchange));
+  return std::make_unique<CompletionsBody>(std::move(continued), std::move(envelope), std::move(exchange));
 }
 
 }  // namespace carat

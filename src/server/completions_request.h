@@ -15,7 +15,7 @@ struct CompletionPrompt {
 struct CompletionsRequest {
   std::string model;
   std::vector<CompletionPrompt> prompts;
-  ReplyOptions options;
+  ReplyParameters options;
   bool echo = false;
 };
 

@@ -17,7 +17,7 @@ namespace carat {
 
 struct ReplyEnvelope {
   std::string id;
-  ReplyOptions options;
+  ReplyParameters options;
   std::shared_ptr<const ServedModel> model;
   std::size_t prompts = 1;
   int64_t created = std::time(nullptr);

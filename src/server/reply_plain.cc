@@ -91,10 +91,10 @@ Value parse_query(std::string_view query) {
   return Value::map(std::move(parameters));
 }
 
-ReplyOptions parse_plain_options(const ApiFields& query, const ServedModel& model) {
+ReplyParameters parse_plain_options(const ApiFields& query, const ServedModel& model) {
   constexpr int kDefaultTokens = 128;
   model.require_name(query.text("model").value_or(""));
-  ReplyOptions options = parse_reply_options(query, model);
+  ReplyParameters options = parse_reply_options(query, model);
   parse_stop(query, "stop", options);
   options.skip_special_tokens = query.boolean("skip_special_tokens").value_or(true);
   options.max_tokens = parse_max_tokens(query, {"max_tokens"}).value_or(kDefaultTokens);

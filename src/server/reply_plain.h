@@ -13,7 +13,7 @@ namespace carat {
 jinja::Value parse_query(std::string_view query);
 
 /// Those of a completion, of which one is wanted.
-ReplyOptions parse_plain_options(const ApiFields& query, const ServedModel& model);
+ReplyParameters parse_plain_options(const ApiFields& query, const ServedModel& model);
 
 std::unique_ptr<ReplySink> make_plain_sink(std::shared_ptr<HttpExchange> exchange);
 

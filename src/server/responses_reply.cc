@@ -250,7 +250,7 @@ class ResponseEvents final : public EventSink, private ReplyBlocks::Listener {
 std::unique_ptr<ReplySink> make_responses_sink(const ResponsesRequest& request,
                                                std::shared_ptr<const ServedModel> model,
                                                std::shared_ptr<HttpExchange> exchange) {
-  const ReplyOptions& options = request.chat.options;
+  const ReplyParameters& options = request.chat.options;
   Response response{.model = std::move(model),
                     .echo = request.echo,
                     .logprobs = options.logprobs.has_value(),
