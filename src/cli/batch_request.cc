@@ -45,13 +45,6 @@ bool is_chat_line(const Json& line, const Json& fields) {
   return line["url"] == kChats;
 }
 
-/// A continued text has no turns.
-void refuse_chat_fields(const Json& fields) {
-  for (const char* name : {"tools", "chat_template_kwargs"})
-    if (has(fields, name))
-      reject(name, " has no effect on a prompt that is continued; drop it, or give messages");
-}
-
 void add_defaults(const BatchDefaults& defaults, bool chat, Json& fields) {
   for (const char* name : {"stream", "stream_options"}) fields.erase(name);  // a line is written as a whole
   if (!has(fields, "max_tokens") && !(chat && has(fields, "max_completion_tokens")))
@@ -78,7 +71,6 @@ void read_request(const Json& line, const BatchDefaults& defaults, BatchRequest&
     }
     request.is_chat = has(fields, "messages");
   }
-  if (!request.is_chat) refuse_chat_fields(fields);
   add_defaults(defaults, request.is_chat, fields);
   request.path = request.is_chat ? kChats : kCompletions;
   request.body = dump(fields);

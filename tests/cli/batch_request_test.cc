@@ -90,17 +90,6 @@ TEST(BatchRequest, WhatIsWrongIsSaidAndTheIdKept) {
               HasSubstr("the line"));
 }
 
-TEST(BatchRequest, WhatBelongsToTurnsIsRefusedForAContinuedText) {
-  const std::string tools = R"("tools": [{"type": "function", "function": {"name": "f"}}])";
-  const std::string thinks = R"("chat_template_kwargs": {"enable_thinking": true})";
-  for (const std::string& field : {tools, thinks}) {
-    EXPECT_EQ(parse(R"({"prompt": "x", )" + field + "}").error, "");
-    EXPECT_THAT(parse(R"({"prompt": "x", )" + field + "}", kContinues).error, HasSubstr("has no effect"));
-    EXPECT_THAT(parse(R"({"prompt": [2, 5], )" + field + "}").error, HasSubstr("has no effect"));
-    EXPECT_THAT(parse(R"({"body": {"prompt": "x", )" + field + "}}").error, HasSubstr("has no effect"));
-  }
-}
-
 const HttpResponse kText{.body = R"({"id": "cmpl-1", "object": "text_completion", "choices": [
     {"index": 0, "text": "Hello", "logprobs": null, "finish_reason": "length", "token_ids": [5]}],
     "usage": {"prompt_tokens": 5, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 1}}})"};

@@ -112,6 +112,36 @@ TEST(Batch, LinesMayAskForAllThatTheServerCanDo) {
   EXPECT_THAT(found[3]["error"]["message"], HasSubstr("\"temperatur\""));
 }
 
+TEST(Batch, WhatBelongsToTurnsIsRefusedForAContinuedText) {
+  const TempDirectory copy, directory;
+  const json tools = json::parse(R"([{"type": "function", "function": {"name": "f"}}])");
+  const std::string in =
+      directory.write("in", json{{"prompt", "x"}, {"tools", tools}, {"max_tokens", 1}}.dump() + "\n" +
+                                json{{"prompt", {2, 5}}, {"tools", tools}}.dump() + "\n" +
+                                json{{"prompt", {2, 5}}, {"reasoning_effort", "high"}}.dump());
+  const auto failures = [&](const std::vector<std::string>& options) {
+    const std::string out = directory.path() / "out";
+    std::filesystem::remove(out);
+    std::vector<std::string> batch{"batch", options[0], in, out, "-q"};
+    batch.insert(batch.end(), options.begin() + 1, options.end());
+    run_program(batch);
+    std::map<int, std::string> found;
+    for (const json& line : lines_of(out))
+      if (line.contains("error")) found[line["index"]] = line["error"]["message"];
+    return found;
+  };
+  const auto tools_mean_nothing = testing::StartsWith("tools means nothing");
+  const auto effort_means_nothing = testing::StartsWith("reasoning_effort means nothing");
+  const auto all =
+      testing::ElementsAre(testing::Pair(0, tools_mean_nothing), testing::Pair(1, tools_mean_nothing),
+                           testing::Pair(2, effort_means_nothing));
+  const std::string chats = make_chat_model(copy);
+  EXPECT_THAT(failures({kDemoModel}), all);
+  EXPECT_THAT(failures({chats, "--raw"}), all);
+  EXPECT_THAT(failures({chats}), testing::ElementsAre(testing::Pair(1, tools_mean_nothing),
+                                                      testing::Pair(2, effort_means_nothing)));
+}
+
 TEST(Batch, ThinkingNeedsAModelThatThinks) {
   const TempDirectory directory;
   const std::string in = directory.write("in", requests(1));
