@@ -126,6 +126,8 @@ void CpuBlocks::set_up_attention(const RunnerOptions& limits) {
     rotation.sines = Matrix<float>(limits.max_step_tokens, rotation.rope.rotary_pairs);
   }
   partials_ = Matrix<float>(1, kPartialFloats);
+  std::memset(partials_.row(0), 0,
+              HugePages::kPageBytes);  // not in the step whose context is the first to need it
   positions_.resize(static_cast<std::size_t>(limits.max_step_tokens));
   sequences_.resize(positions_.size());
 }

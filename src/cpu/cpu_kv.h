@@ -2,8 +2,10 @@
 // read.
 #pragma once
 #include <array>
+#include <optional>
 
 #include "base/huge_pages.h"
+#include "base/touch_ahead.h"
 #include "cpu/kernels.h"
 #include "engine/runner.h"
 #include "model/gemma4.h"
@@ -18,6 +20,8 @@ class CpuKv {
   /// What KV head `kv_head` of a layer with attention `a` reads for one sequence.
   KvView view(const AttentionPlan& a, const PageTable& table, int sequence, int kv_head) const;
   void copy_page(const PageCopy& copy);
+  /// What a step is about to use.
+  void use(const std::array<PageTable, kKvGroups>& tables);
 
  private:
   struct Group {
@@ -29,6 +33,7 @@ class CpuKv {
   std::array<Group, kKvGroups> groups_;
   KvFormat format_;
   int page_tokens_;
+  std::optional<TouchAhead> ahead_;  // pages are handed out from the first one on
 };
 
 }  // namespace carat

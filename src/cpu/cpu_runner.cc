@@ -52,6 +52,7 @@ class CpuRunner final : public HostRunner {
 
  protected:
   std::span<float> run(const StepRows& step) override {
+    kv_.use(step.page_tables);
     blocks_.begin(step);
     forward(blocks_, plan_, step);
     return blocks_.logits();

@@ -175,7 +175,9 @@ void Scheduler::plan_prompts(std::vector<StepShare>& shares, std::vector<PageCop
   for (const auto& sequence : running_) {
     if (sequence->leader == nullptr && sequence->pending() > 1) wanted.push_back({sequence.get(), 0, {}});
   }
-  int room = pacer_.prompt_tokens(decoding_, room_);
+  int context = 0;
+  for (const StepShare& share : wanted) context = std::max(context, share.sequence->cached);
+  int room = pacer_.prompt_tokens({decoding_, context}, room_);
   for (const bool halve : {true, false}) {
     for (StepShare& share : wanted) {
       const int offer = halve ? (room + 1) / 2 : room;
