@@ -76,6 +76,9 @@ Value tool_call(const Value& value, const std::string& where) {
   if (!function_value) reject(where, ".function is missing");
   Map function = require_map(*function_value, where + ".function");
   require_text(function.find("name"), where + ".function.name");
+  for (const std::string_view name : {"id", "type"})
+    if (const Value* text = call.find(name); text && !text->is_none())
+      require_text(text, where + "." + std::string(name));
   function.set("arguments", arguments(function.find("arguments"), where + ".function.arguments"));
   call.set("function", Value::map(std::move(function)));
   return Value::map(std::move(call));
@@ -109,6 +112,7 @@ Value normalized_message(const Value& value, const std::string& where) {
   for (const Map::Entry& entry : require_map(value, where).entries()) {
     const std::string& name = entry.key.as_text()->bytes();
     if (entry.value.is_none()) continue;
+    if (name == "name" || name == "tool_call_id") require_text(&entry.value, where + "." + name);
     if (name == "content")
       message.set(name, content(entry.value, where + ".content"));
     else if (name == "tool_calls")

@@ -8,8 +8,8 @@
 namespace carat {
 namespace {
 
-/// Schemas that several endpoints use.
-constexpr std::string_view kSchemas = R"json({
+/// Schemas that several endpoints use, as members of an object. TokenId and ChoiceCount are the model's.
+constexpr std::string_view kSchemas = R"json(
   "Error": {"type": "object", "required": ["error"], "properties": {"error": {"type": "object",
     "required": ["message", "type", "param", "code"],
     "properties": {"message": {"type": "string"}, "type": {"type": "string"},
@@ -17,22 +17,33 @@ constexpr std::string_view kSchemas = R"json({
   "MessagesError": {"type": "object", "required": ["type", "error"], "properties": {
     "type": {"const": "error"}, "error": {"type": "object", "required": ["type", "message"],
       "properties": {"type": {"type": "string"}, "message": {"type": "string"}}}}},
+  "Limit": {"type": ["integer", "null"], "minimum": 0, "maximum": 2147483647},
+  "Text": {"type": ["string", "null"]},
+  "Flag": {"type": ["boolean", "null"]},
   "Message": {"type": "object", "required": ["role"], "properties": {
     "role": {"enum": ["system", "developer", "user", "assistant", "tool"]},
     "content": {"type": ["string", "array", "null"],
-      "items": {"type": "object", "required": ["type", "text"],
-                "properties": {"type": {"const": "text"}, "text": {"type": "string"}}}},
-    "reasoning_content": {"type": ["string", "null"]},
-    "tool_call_id": {"type": ["string", "null"]}, "name": {"type": ["string", "null"]},
+      "items": {"type": "object", "required": ["text"],
+                "properties": {"type": {"enum": ["text", null]}, "text": {"type": "string"}}}},
+    "reasoning_content": {"$ref": "#/components/schemas/Text"},
+    "tool_call_id": {"$ref": "#/components/schemas/Text"}, "name": {"$ref": "#/components/schemas/Text"},
     "tool_calls": {"type": ["array", "null"], "items": {"type": "object", "required": ["function"],
-      "properties": {"function": {"type": "object", "required": ["name"], "properties": {
+      "properties": {
+        "id": {"$ref": "#/components/schemas/Text"}, "type": {"$ref": "#/components/schemas/Text"},
+        "function": {"type": "object", "required": ["name"], "properties": {
           "name": {"type": "string"}, "arguments": {"type": ["string", "object", "null"]}}}}}}}},
   "Messages": {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/Message"}},
-  "Tools": {"type": ["array", "null"], "items": {"type": "object", "required": ["type", "function"],
-    "properties": {"type": {"const": "function"}, "function": {"type": "object", "required": ["name"],
+  "Tools": {"type": ["array", "null"], "items": {"type": "object", "required": ["function"],
+    "properties": {"type": {"enum": ["function", null]}, "function": {"type": "object", "required": ["name"],
       "properties": {"name": {"type": "string", "minLength": 1, "maxLength": 64},
-                     "description": {"type": ["string", "null"]},
+                     "description": {"$ref": "#/components/schemas/Text"},
                      "parameters": {"type": ["object", "null"]}}}}}},
+  "Format": {"anyOf": [{"type": "null"},
+    {"type": "object", "required": ["type"], "properties": {"type": {"enum": ["text", "json_object"]}}},
+    {"type": "object", "required": ["type", "json_schema"], "properties": {"type": {"const": "json_schema"},
+      "json_schema": {"type": "object", "required": ["schema"],
+                      "properties": {"schema": {"type": "object"}}}}}]},
+  "Effort": {"enum": ["none", "minimal", "low", "medium", "high", "xhigh", "max", null]},
   "Sampling": {"type": "object", "properties": {
     "model": {"type": ["string", "null"]},
     "temperature": {"type": ["number", "null"], "minimum": 0, "maximum": 2},
@@ -43,58 +54,72 @@ constexpr std::string_view kSchemas = R"json({
     "frequency_penalty": {"type": ["number", "null"], "minimum": -2, "maximum": 2},
     "repetition_penalty": {"type": ["number", "null"], "minimum": 0.001, "maximum": 100},
     "repeat_penalty": {"type": ["number", "null"], "minimum": 0.001, "maximum": 100},
-    "seed": {"type": ["integer", "null"]},
+    "seed": {"type": ["integer", "null"], "minimum": -9223372036854775808, "maximum": 9223372036854775807},
     "logit_bias": {"type": ["object", "null"], "propertyNames": {"pattern": "^[0-9]+$"},
-                   "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100}},
-    "stop_token_ids": {"type": ["array", "null"], "items": {"type": "integer", "minimum": 0}},
-    "min_tokens": {"type": ["integer", "null"], "minimum": 0},
-    "ignore_eos": {"type": ["boolean", "null"]},
+                   "additionalProperties": {"type": ["number", "null"], "minimum": -100, "maximum": 100}},
+    "stop_token_ids": {"type": ["array", "null"], "items": {"$ref": "#/components/schemas/TokenId"}},
+    "min_tokens": {"$ref": "#/components/schemas/Limit"},
+    "ignore_eos": {"$ref": "#/components/schemas/Flag"},
     "priority": {"type": ["integer", "null"], "minimum": -1000, "maximum": 1000},
-    "cache_salt": {"type": ["string", "null"]},
-    "stream": {"type": ["boolean", "null"]}}},
-  "Stop": {"type": ["string", "array", "null"], "maxItems": 16, "items": {"type": "string", "minLength": 1}},
+    "cache_salt": {"$ref": "#/components/schemas/Text"},
+    "stream": {"$ref": "#/components/schemas/Flag"}}},
+  "Stop": {"type": ["string", "array", "null"], "minLength": 1, "maxItems": 16,
+           "items": {"type": "string", "minLength": 1}},
   "Choices": {"type": "object", "properties": {
-    "n": {"type": ["integer", "null"], "minimum": 1},
+    "n": {"$ref": "#/components/schemas/ChoiceCount"},
     "stop": {"$ref": "#/components/schemas/Stop"},
     "stream_options": {"type": ["object", "null"],
-                       "properties": {"include_usage": {"type": ["boolean", "null"]}}},
-    "return_token_ids": {"type": ["boolean", "null"]},
-    "timings": {"type": ["boolean", "null"]}}},
+                       "properties": {"include_usage": {"$ref": "#/components/schemas/Flag"}}},
+    "return_token_ids": {"$ref": "#/components/schemas/Flag"},
+    "timings": {"$ref": "#/components/schemas/Flag"}}},
+  "Block": {"type": "object", "required": ["type"], "anyOf": [
+    {"required": ["text"], "properties": {"type": {"const": "text"}, "text": {"type": "string"}}},
+    {"required": ["thinking"], "properties": {"type": {"const": "thinking"}, "thinking": {"type": "string"}}},
+    {"required": ["id", "name", "input"], "properties": {"type": {"const": "tool_use"},
+      "id": {"type": "string"}, "name": {"type": "string"}, "input": {"type": "object"}}},
+    {"required": ["tool_use_id"], "properties": {"type": {"const": "tool_result"},
+      "tool_use_id": {"type": "string"}, "content": {"$ref": "#/components/schemas/TextBlocks"}}}]},
+  "TextBlocks": {"type": ["string", "array", "null"], "items": {"type": "object",
+    "required": ["type", "text"], "properties": {"type": {"const": "text"}, "text": {"type": "string"}}}},
   "MessagesPrompt": {"type": "object", "required": ["messages"], "properties": {
-    "model": {"type": ["string", "null"]},
+    "model": {"$ref": "#/components/schemas/Text"},
     "messages": {"type": "array", "minItems": 1, "items": {"type": "object", "required": ["role", "content"],
       "properties": {"role": {"enum": ["user", "assistant", "system"]},
-                     "content": {"type": ["string", "array"]}}}},
-    "system": {"type": ["string", "array", "null"]}, "tools": {"type": ["array", "null"]},
+                     "content": {"type": ["string", "array"],
+                                 "items": {"$ref": "#/components/schemas/Block"}}}}},
+    "system": {"$ref": "#/components/schemas/TextBlocks"},
+    "tools": {"type": ["array", "null"], "items": {"type": "object", "required": ["name", "input_schema"],
+      "properties": {"name": {"type": "string"}, "description": {"$ref": "#/components/schemas/Text"},
+                     "input_schema": {"type": "object"}}}},
     "thinking": {"type": ["object", "null"], "required": ["type"], "properties": {
       "type": {"enum": ["enabled", "disabled", "adaptive"]},
-      "budget_tokens": {"type": ["integer", "null"], "minimum": 1}}}}},
+      "budget_tokens": {"type": ["integer", "null"], "minimum": 1, "maximum": 1073741824}}}}},
   "Usage": {"type": "object", "required": ["prompt_tokens", "completion_tokens", "total_tokens"],
     "properties": {"prompt_tokens": {"type": "integer"}, "completion_tokens": {"type": "integer"},
       "total_tokens": {"type": "integer"},
       "prompt_tokens_details": {"type": "object", "properties": {"cached_tokens": {"type": "integer"}}},
       "completion_tokens_details": {"type": "object",
-                                    "properties": {"reasoning_tokens": {"type": "integer"}}}}}
-})json";
+                                    "properties": {"reasoning_tokens": {"type": "integer"}}}}})json";
 
 constexpr std::string_view kChatRequest = R"json({"allOf": [
   {"$ref": "#/components/schemas/Sampling"}, {"$ref": "#/components/schemas/Choices"},
   {"type": "object", "required": ["messages"], "properties": {
     "messages": {"$ref": "#/components/schemas/Messages"}, "tools": {"$ref": "#/components/schemas/Tools"},
-    "tool_choice": {"anyOf": [{"enum": ["none", "auto", "required", null]}, {"type": "object"}]},
-    "parallel_tool_calls": {"type": ["boolean", "null"]},
-    "max_completion_tokens": {"type": ["integer", "null"], "minimum": 0},
-    "max_tokens": {"type": ["integer", "null"], "minimum": 0},
-    "logprobs": {"type": ["boolean", "null"]},
+    "tool_choice": {"anyOf": [{"enum": ["none", "auto", "required", null]},
+      {"type": "object", "required": ["function"], "properties": {"type": {"enum": ["function", null]},
+        "function": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}}}]},
+    "parallel_tool_calls": {"$ref": "#/components/schemas/Flag"},
+    "max_completion_tokens": {"$ref": "#/components/schemas/Limit"},
+    "max_tokens": {"$ref": "#/components/schemas/Limit"},
+    "logprobs": {"$ref": "#/components/schemas/Flag"},
     "top_logprobs": {"type": ["integer", "null"], "minimum": 0, "maximum": 20},
-    "response_format": {"type": ["object", "null"], "required": ["type"],
-      "properties": {"type": {"enum": ["text", "json_object", "json_schema"]}}},
-    "reasoning_effort": {"enum": ["none", "minimal", "low", "medium", "high", "xhigh", "max", null]},
-    "thinking_budget": {"type": ["integer", "null"], "minimum": 0},
+    "response_format": {"$ref": "#/components/schemas/Format"},
+    "reasoning_effort": {"$ref": "#/components/schemas/Effort"},
+    "thinking_budget": {"type": ["integer", "null"], "minimum": 0, "maximum": 1073741824},
     "chat_template_kwargs": {"type": ["object", "null"],
-                             "properties": {"enable_thinking": {"type": ["boolean", "null"]}}},
-    "add_generation_prompt": {"type": ["boolean", "null"]},
-    "continue_final_message": {"type": ["boolean", "null"]}}}]})json";
+                             "properties": {"enable_thinking": {"$ref": "#/components/schemas/Flag"}}},
+    "add_generation_prompt": {"$ref": "#/components/schemas/Flag"},
+    "continue_final_message": {"$ref": "#/components/schemas/Flag"}}}]})json";
 
 constexpr std::string_view kChatReply = R"json({"type": "object",
   "required": ["id", "object", "created", "model", "choices", "usage"], "properties": {
@@ -108,10 +133,18 @@ constexpr std::string_view kChatReply = R"json({"type": "object",
 
 constexpr std::string_view kCompletionsRequest = R"json({"allOf": [
   {"$ref": "#/components/schemas/Sampling"}, {"$ref": "#/components/schemas/Choices"},
-  {"type": "object", "required": ["prompt"], "properties": {
-    "prompt": {"type": ["string", "array"], "minItems": 1},
-    "max_tokens": {"type": ["integer", "null"], "minimum": 0},
-    "echo": {"type": ["boolean", "null"]}, "skip_special_tokens": {"type": ["boolean", "null"]},
+  {"type": "object", "required": ["prompt"],
+   "not": {"required": ["echo", "logprobs"],
+           "properties": {"echo": {"const": true}, "logprobs": {"type": "integer"}}},
+   "properties": {
+    "prompt": {"anyOf": [{"type": "string"},
+      {"type": "array", "minItems": 1, "maxItems": 64, "items": {"type": "string"}},
+      {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/TokenId"}},
+      {"type": "array", "minItems": 1, "maxItems": 64, "items": {"type": "array", "minItems": 1,
+        "items": {"$ref": "#/components/schemas/TokenId"}}}]},
+    "max_tokens": {"$ref": "#/components/schemas/Limit"},
+    "echo": {"$ref": "#/components/schemas/Flag"},
+    "skip_special_tokens": {"$ref": "#/components/schemas/Flag"},
     "logprobs": {"type": ["integer", "null"], "minimum": 0, "maximum": 20},
     "best_of": {"enum": [1, null]}, "suffix": {"type": "null"}}}]})json";
 
@@ -123,15 +156,40 @@ constexpr std::string_view kCompletionsReply = R"json({"type": "object",
 
 constexpr std::string_view kResponsesRequest = R"json({"allOf": [
   {"$ref": "#/components/schemas/Sampling"}, {"type": "object", "required": ["input"], "properties": {
-    "input": {"type": ["string", "array"], "minItems": 1, "items": {"type": "object"}},
-    "instructions": {"type": ["string", "null"]}, "tools": {"type": ["array", "null"]},
-    "max_output_tokens": {"type": ["integer", "null"], "minimum": 0},
+    "input": {"type": ["string", "array"], "minItems": 1, "items": {"type": "object", "anyOf": [
+      {"required": ["role", "content"], "properties": {"type": {"enum": ["message", null]},
+        "role": {"enum": ["user", "assistant", "system", "developer"]},
+        "content": {"type": ["string", "array"], "items": {"type": "object", "required": ["type", "text"],
+          "properties": {"type": {"enum": ["input_text", "output_text", "text"]},
+                         "text": {"type": "string"}}}}}},
+      {"required": ["type", "call_id", "name", "arguments"], "properties": {
+        "type": {"const": "function_call"}, "call_id": {"type": "string"}, "name": {"type": "string"},
+        "arguments": {"type": ["string", "object"]}}},
+      {"required": ["type", "call_id", "output"], "properties": {"type": {"const": "function_call_output"},
+        "call_id": {"type": "string"}, "output": {"type": "string"}}},
+      {"required": ["type"], "properties": {"type": {"const": "reasoning"},
+        "summary": {"type": ["array", "null"], "items": {"type": "object", "required": ["type", "text"],
+          "properties": {"type": {"const": "summary_text"}, "text": {"type": "string"}}}},
+        "content": {"type": ["array", "null"], "items": {"type": "object", "required": ["type", "text"],
+          "properties": {"type": {"const": "reasoning_text"}, "text": {"type": "string"}}}},
+        "encrypted_content": {"$ref": "#/components/schemas/Text"}}}]}},
+    "instructions": {"$ref": "#/components/schemas/Text"},
+    "tools": {"type": ["array", "null"], "items": {"type": "object", "required": ["type"], "anyOf": [
+      {"required": ["name"], "properties": {"type": {"const": "function"}, "name": {"type": "string"},
+        "description": {"$ref": "#/components/schemas/Text"}, "parameters": {"type": ["object", "null"]}}},
+      {"properties": {"type": {"type": "string", "not": {"const": "function"}}}}]}},
+    "max_output_tokens": {"$ref": "#/components/schemas/Limit"},
     "stop": {"$ref": "#/components/schemas/Stop"},
     "include": {"type": ["array", "null"],
                 "items": {"enum": ["message.output_text.logprobs", "reasoning.encrypted_content"]}},
     "truncation": {"enum": ["disabled", null]}, "max_tool_calls": {"type": "null"},
-    "store": {"enum": [false, null]}, "reasoning": {"type": ["object", "null"]},
-    "text": {"type": ["object", "null"]}}}]})json";
+    "store": {"enum": [false, null]},
+    "reasoning": {"type": ["object", "null"],
+                  "properties": {"effort": {"$ref": "#/components/schemas/Effort"}}},
+    "text": {"type": ["object", "null"], "properties": {"format": {"anyOf": [{"type": "null"},
+      {"type": "object", "required": ["type"], "properties": {"type": {"enum": ["text", "json_object"]}}},
+      {"type": "object", "required": ["type", "schema"], "properties": {
+        "type": {"const": "json_schema"}, "schema": {"type": "object"}}}]}}}}}]})json";
 
 constexpr std::string_view kResponsesReply = R"json({"type": "object",
   "required": ["id", "object", "status", "output", "usage"], "properties": {
@@ -141,7 +199,7 @@ constexpr std::string_view kResponsesReply = R"json({"type": "object",
 constexpr std::string_view kMessagesRequest = R"json({"allOf": [
   {"$ref": "#/components/schemas/Sampling"}, {"$ref": "#/components/schemas/MessagesPrompt"},
   {"type": "object", "required": ["max_tokens"], "properties": {
-    "max_tokens": {"type": "integer", "minimum": 0},
+    "max_tokens": {"type": "integer", "minimum": 0, "maximum": 2147483647},
     "stop_sequences": {"type": ["array", "null"], "maxItems": 16,
                        "items": {"type": "string", "minLength": 1}}}}]})json";
 
@@ -152,18 +210,25 @@ constexpr std::string_view kMessagesReply = R"json({"type": "object",
   "properties": {"type": {"const": "message"}, "role": {"const": "assistant"},
                  "content": {"type": "array"}}})json";
 
-constexpr std::string_view kPromptRequest = R"json({"type": "object", "properties": {
-  "content": {"type": ["string", "null"]}, "prompt": {"type": ["string", "null"]},
+constexpr std::string_view kPromptRequest = R"json({"type": "object", "anyOf": [
+  {"required": ["content"], "properties": {"content": {"type": "string"}}},
+  {"required": ["prompt"], "properties": {"prompt": {"type": "string"}}},
+  {"required": ["messages"], "properties": {"messages": {"$ref": "#/components/schemas/Messages"},
+    "add_special_tokens": {"enum": [false, null]}}}], "properties": {
+  "content": {"$ref": "#/components/schemas/Text"}, "prompt": {"$ref": "#/components/schemas/Text"},
   "messages": {"anyOf": [{"$ref": "#/components/schemas/Messages"}, {"type": "null"}]},
-  "add_special": {"type": ["boolean", "null"]}, "add_special_tokens": {"type": ["boolean", "null"]},
-  "parse_special": {"type": ["boolean", "null"]}, "with_pieces": {"type": ["boolean", "null"]},
-  "return_token_strs": {"type": ["boolean", "null"]}}})json";
+  "add_special": {"$ref": "#/components/schemas/Flag"},
+  "add_special_tokens": {"$ref": "#/components/schemas/Flag"},
+  "parse_special": {"$ref": "#/components/schemas/Flag"},
+  "with_pieces": {"$ref": "#/components/schemas/Flag"},
+  "return_token_strs": {"$ref": "#/components/schemas/Flag"}}})json";
 
 constexpr std::string_view kTokensReply = R"json({"type": "object", "required": ["tokens", "count"],
   "properties": {"tokens": {"type": "array"}, "count": {"type": "integer"}}})json";
 
 constexpr std::string_view kTokensRequest = R"json({"type": "object", "required": ["tokens"], "properties": {
-  "tokens": {"type": "array", "items": {"type": "integer", "minimum": 0}}}})json";
+  "tokens": {"type": "array", "items": {"$ref": "#/components/schemas/TokenId"}},
+  "skip_special_tokens": {"$ref": "#/components/schemas/Flag"}}})json";
 
 constexpr std::string_view kTemplateRequest = R"json({"type": "object", "required": ["messages"],
   "properties": {"messages": {"$ref": "#/components/schemas/Messages"},
@@ -177,7 +242,6 @@ struct Endpoint {
   const char* summary;
   std::string_view request, reply;  // schemas; an empty request: no body
   const char* stream = nullptr;     // the type of a streamed reply
-  bool always_refused = false;
 };
 
 constexpr Endpoint kEndpoints[] = {
@@ -189,8 +253,6 @@ constexpr Endpoint kEndpoints[] = {
     {"/v1/messages", "post", "Answer a chat, Anthropic's Messages API", kMessagesRequest, kMessagesReply,
      "text/event-stream"},
     {"/v1/messages/count_tokens", "post", "Count the tokens of a chat", kCountRequest, kObject},
-    {"/v1/embeddings", "post", "Always refused: the model gives no embeddings", kObject, kObject, nullptr,
-     /*always_refused=*/true},
     {"/v1/models", "get", "The model's names", "", kObject},
     {"/v1/models/{id}", "get", "One name", "", kObject},
     {"/tokenize", "post", "Text or messages to token ids", kPromptRequest, kTokensReply},
@@ -204,16 +266,14 @@ void write_responses(const Endpoint& endpoint, JsonText& json) {
     json.name(type).object([&] { json.name("schema").raw(schema); });
   };
   json.name("responses").object([&] {
-    if (!endpoint.always_refused) {
-      json.name("200").object([&] {
-        json.field("description", "Done").name("content").object([&] {
-          if (std::string_view(endpoint.path) != "/generate") content("application/json", endpoint.reply);
-          if (!endpoint.stream) return;
-          const bool is_text = std::string_view(endpoint.stream) == "text/plain";
-          content(endpoint.stream, is_text ? R"({"type":"string"})" : R"({"type":"object"})");
-        });
+    json.name("200").object([&] {
+      json.field("description", "Done").name("content").object([&] {
+        if (std::string_view(endpoint.path) != "/generate") content("application/json", endpoint.reply);
+        if (!endpoint.stream) return;
+        const bool is_text = std::string_view(endpoint.stream) == "text/plain";
+        content(endpoint.stream, is_text ? R"({"type":"string"})" : R"({"type":"object"})");
       });
-    }
+    });
     for (const char* const status : {"400", "401", "404", "413", "415", "429", "500", "503"}) {
       json.name(status).object([&] {
         json.field("description", "An error");
@@ -243,9 +303,10 @@ void write_parameters(const Endpoint& endpoint, JsonText& json) {
     if (path == "/v1/models/{id}") parameter("id", "path", R"({"type":"string"})", true);
     if (path != "/generate") return;
     parameter("prompt", "query", R"({"type":"string"})", true);
-    parameter("max_tokens", "query", R"({"type":"integer","minimum":0})", false);
+    parameter("max_tokens", "query", R"({"type":"integer","minimum":0,"maximum":2147483647})", false);
     parameter("temperature", "query", R"({"type":"number","minimum":0,"maximum":2})", false);
-    parameter("seed", "query", R"({"type":"integer"})", false);
+    parameter("seed", "query",
+              R"({"type":"integer","minimum":-9223372036854775808,"maximum":9223372036854775807})", false);
   });
 }
 
@@ -268,7 +329,7 @@ void write_endpoint(const Endpoint& endpoint, JsonText& json) {
 
 }  // namespace
 
-std::string openapi_json() {
+std::string openapi_json(const ServedModel& model) {
   JsonText json;
   json.object([&] {
     json.field("openapi", "3.1.0");
@@ -276,7 +337,17 @@ std::string openapi_json() {
     json.name("paths").object([&] {
       for (const Endpoint& endpoint : kEndpoints) write_endpoint(endpoint, json);
     });
-    json.name("components").object([&] { json.name("schemas").raw(kSchemas); });
+    json.name("components").object([&] {
+      json.name("schemas").object([&] {
+        json.name("TokenId").object(
+            [&] { json.field("type", "integer").field("minimum", 0).field("maximum", model.vocab - 1); });
+        json.name("ChoiceCount").object([&] {
+          json.name("type").raw(R"(["integer","null"])");
+          json.field("minimum", 1).field("maximum", model.most_choices);
+        });
+        json.members(kSchemas);
+      });
+    });
   });
   return json.take();
 }

@@ -179,8 +179,9 @@ void add_api_routes(HttpRouter& router, const std::shared_ptr<const ServedModel>
   get("/generate", [model](const HttpRequest& request, const Exchange& exchange) {
     serve_generate(model, request, exchange);
   });
-  get("/openapi.json",
-      [](const HttpRequest&, const Exchange& exchange) { exchange->respond({.body = openapi_json()}); });
+  get("/openapi.json", [model](const HttpRequest&, const Exchange& exchange) {
+    exchange->respond({.body = openapi_json(*model)});
+  });
 }
 
 }  // namespace carat

@@ -11,7 +11,7 @@ namespace carat {
 /// The routes may be called from any number of threads as long as `model->post` works.
 void add_api_routes(HttpRouter& router, const std::shared_ptr<const ServedModel>& model);
 
-/// The document that describes them, OpenAPI 3.1.
-std::string openapi_json();
+/// The document that describes them, OpenAPI 3.1. What is always refused is left out.
+std::string openapi_json(const ServedModel& model);
 
 }  // namespace carat

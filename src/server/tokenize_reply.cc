@@ -20,14 +20,16 @@ void check_model(const ApiFields& body, const ServedModel& model) {
   model.require_name(body.text("model").value_or(""));
 }
 
-/// llama.cpp adds bos to `content` only when told so, vLLM to `prompt` unless told otherwise.
-std::vector<int32_t> encode_text(const ApiFields& body, const ServedModel& model) {
+/// llama.cpp adds bos to `content` only when told so, vLLM to `prompt` unless told otherwise. A chat has its
+/// template for that.
+std::vector<int32_t> encode(const ApiFields& body, const ServedModel& model) {
+  const bool of_content = body.boolean("add_special").value_or(false);
+  const bool names_special = body.boolean("parse_special").value_or(true);
+  if (body.find("messages")) return chat_prompt(body, model).ids;
   const std::optional<std::string> content = body.text("content"), prompt = body.text("prompt");
   if (!content && !prompt) body.reject("prompt", "is missing (or content, or messages)");
-  const bool of_content = body.boolean("add_special").value_or(false);
   const bool of_prompt = body.boolean("add_special_tokens").value_or(true);
   const bool adds_bos = content ? of_content : of_prompt;
-  const bool names_special = body.boolean("parse_special").value_or(true);
   std::vector<int32_t> ids;
   if (adds_bos && model.bos >= 0) ids.push_back(model.bos);
   model.tokenizer->encode(content ? *content : *prompt,
@@ -51,8 +53,7 @@ void write_tokens(const std::vector<int32_t>& ids, bool with_pieces, const Token
 
 std::string tokenize_json(const ApiFields& body, const ServedModel& model) {
   check_model(body, model);
-  const bool is_chat = body.find("messages") != nullptr;
-  const std::vector<int32_t> ids = is_chat ? chat_prompt(body, model).ids : encode_text(body, model);
+  const std::vector<int32_t> ids = encode(body, model);
   const bool with_pieces = body.boolean("with_pieces").value_or(false);
   const bool with_texts = body.boolean("return_token_strs").value_or(false);
   JsonText json;

@@ -25,13 +25,13 @@ def free_port():
 
 
 @functools.lru_cache(maxsize=None)
-def server_url():
-    """Starts the server on first use and returns its address, once it is ready."""
+def server_url(*options):
+    """Starts the server on first use and returns its address, once it is ready; `options` are more flags."""
     program = os.environ.get("CARAT_PROGRAM") or sys.exit("CARAT_PROGRAM must name the carat program")
     checkpoint = os.environ.get("CARAT_CLIENT_MODEL", str(ROOT / "models/demo"))
     port = free_port()
-    process = subprocess.Popen([program, "serve", checkpoint, "--port", str(port), "--alias", MODEL],
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    command = [program, "serve", checkpoint, "--port", str(port), "--alias", MODEL, *options]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     atexit.register(process.wait)
     atexit.register(process.terminate)
     url = f"http://127.0.0.1:{port}"

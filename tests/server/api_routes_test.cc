@@ -192,6 +192,10 @@ TEST_F(ApiRoutes, FieldsWithAbsurdValuesAreRefusedByName) {
   expect_refused(kChat, chat({{"response_format", {{"type", "xml"}}}}), "response_format.type");
   expect_refused(kChat, chat({{"messages", {{{"role", "narrator"}, {"content", ""}}}}}), "messages[0].role");
   expect_refused(kChat, chat({{"tools", {{{"type", "function"}}}}}), "tools[0].function");
+  for (const char* const field : {"name", "tool_call_id", "reasoning_content"}) {
+    const json message = {{"role", "tool"}, {"content", ""}, {field, json::object()}};
+    expect_refused(kChat, chat({{"messages", json::array({message})}}), std::string("messages[0].") + field);
+  }
 }
 
 TEST_F(ApiRoutes, AnAnswerKeepsToItsSchema) {
@@ -467,6 +471,13 @@ TEST_F(ApiRoutes, TheOpenApiDocumentNamesEveryEndpoint) {
        {kChat, kCompletions, std::string("/v1/responses"), std::string("/v1/messages"),
         std::string("/tokenize"), std::string("/v1/models/{id}")})
     EXPECT_TRUE(document.at("paths").contains(path)) << path;
+  const json& schemas = document.at("components").at("schemas");
+  EXPECT_EQ(schemas.at("TokenId").at("maximum"), api().model().vocab - 1);
+  const std::string text = document.dump(), begin = R"("$ref":"#/components/schemas/)";
+  for (std::size_t at = text.find(begin); at != text.npos; at = text.find(begin, at + 1)) {
+    const std::size_t name = at + begin.size();
+    EXPECT_TRUE(schemas.contains(text.substr(name, text.find('"', name) - name)));
+  }
 }
 
 }  // namespace
