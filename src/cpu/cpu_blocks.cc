@@ -171,7 +171,7 @@ void CpuBlocks::multiply(std::initializer_list<Product> products, const Matrix<f
   if (!first) return;
   const Activations input = activations(x, *first, count);
   const int blocks = row_blocks(total, count);
-  run_shares(total * blocks, count, [&](IndexRange share, int) {
+  run_shares(total * blocks, count, first->linear.cols, [&](IndexRange share, int) {
     for (int64_t block = share.first / total; block * total < share.last; ++block) {
       const IndexRange panels{std::max(share.first - block * total, int64_t{0}),
                               std::min(share.last - block * total, total)};
@@ -395,7 +395,7 @@ void CpuBlocks::gated_panels(const MatmulWeights& gate, const MatmulWeights& up,
 void CpuBlocks::dense_mlp(const LayerPlan& l, int count) {
   const PackedLayer& w = weights_.layers[static_cast<std::size_t>(l.index)];
   const Activations x = activations(xn_, w.gate, count);
-  run_shares(w.gate.panels(), count, [&](IndexRange panels, int thread) {
+  run_shares(w.gate.panels(), count, plan_.d_model, [&](IndexRange panels, int thread) {
     gated_panels(w.gate, w.up, panels, x, count, hidden_, 0, scratch_[static_cast<std::size_t>(thread)].tile);
   });
   multiply({{&w.down, &branch_}}, hidden_, count);
@@ -438,7 +438,7 @@ void CpuBlocks::logits(const ModelPlan& m, const Rows& rows) {
   const int count = rows.count();
   const Activations x = activations(xn_, weights_.head, count);
   float* out = logits_.row(0);
-  run_shares(weights_.head.panels(), count, [&](IndexRange panels, int) {
+  run_shares(weights_.head.panels(), count, m.d_model, [&](IndexRange panels, int) {
     kernels_.matmul(weights_.head, panels.first, panels.count(), x, count, out, m.vocab);
     if (m.logit_cap == 0.f) return;
     const int64_t first = panels.first * kPanelRows,

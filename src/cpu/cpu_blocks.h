@@ -74,7 +74,9 @@ class CpuBlocks {
   /// Fewer rows than this are not worth waking the other threads for: norms take about a microsecond a row.
   static constexpr int kSerialRows = 4;
   /// Up to so many rows a product is a stream of weights.
-  static constexpr int kStreamedRows = 64;
+  static constexpr int kStreamedRows = 16;
+  /// Activations that stay in half of a 2 MiB L2 cache while panel after panel goes by.
+  static constexpr int64_t kCachedFloats = int64_t{1} << 18;
 
   void set_up_attention(const RunnerOptions& limits);
   void set_positions(std::span<const Segment> segments);
@@ -91,11 +93,12 @@ class CpuBlocks {
       for (int64_t row = rows.first; row < rows.last; ++row) work(static_cast<int>(row), thread);
     });
   }
-  /// Calls work(panels, thread) for ranges that together are [0, panels), for `count` rows of activations.
-  /// Prompts keep each thread's share whole: its panels take turns with activations that are in cache.
+  /// Calls work(panels, thread) for ranges that together are [0, panels), for `count` rows of `cols`
+  /// activations. Where these don't stay in cache each thread's share remains whole: its panels take turns
+  /// with a block of them.
   template <class Work>
-  void run_shares(int64_t panels, int count, const Work& work) {
-    shares_.divide(panels, count <= kStreamedRows);
+  void run_shares(int64_t panels, int count, int64_t cols, const Work& work) {
+    shares_.divide(panels, count <= kStreamedRows || count * cols <= kCachedFloats);
     pool_.run([&](int thread) {
       for (IndexRange range = shares_.take(thread); range.count() > 0; range = shares_.take(thread)) {
         work(range, thread);
