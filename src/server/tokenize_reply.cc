@@ -25,8 +25,11 @@ void check_model(const ApiFields& body, const ServedModel& model) {
 std::vector<int32_t> encode(const ApiFields& body, const ServedModel& model) {
   const bool of_content = body.boolean("add_special").value_or(false);
   const bool names_special = body.boolean("parse_special").value_or(true);
-  if (body.find("messages")) return chat_prompt(body, model).ids;
   const std::optional<std::string> content = body.text("content"), prompt = body.text("prompt");
+  if (body.find("messages")) {
+    if (content || prompt) body.reject(content ? "content" : "prompt", "and messages exclude each other");
+    return chat_prompt(body, model).ids;
+  }
   if (!content && !prompt) body.reject("prompt", "is missing (or content, or messages)");
   const bool of_prompt = body.boolean("add_special_tokens").value_or(true);
   const bool adds_bos = content ? of_content : of_prompt;

@@ -424,6 +424,9 @@ TEST_F(ApiRoutes, TokenizingAndBackKeepsTheText) {
   EXPECT_EQ(with_bos.at("token_strs").at(0), "<bos>");
   EXPECT_EQ(post("/tokenize", {{"content", "a"}, {"with_pieces", true}}).at("tokens").at(0).at("piece"), "a");
   expect_refused("/detokenize", {{"tokens", {1'000'000}}}, "tokens[0]");
+  const json messages = {{{"role", "user"}, {"content", "a"}}};
+  expect_refused("/tokenize", {{"messages", messages}, {"prompt", "a"}}, "prompt");
+  expect_refused("/tokenize", {{"messages", messages}, {"content", json::object()}}, "content");
 }
 
 TEST_F(ApiRoutes, ModelsAreListedWithTheirContext) {
