@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/hex.h"
 #include "base/utf8.h"
 #include "chat/python_text.h"
 #include "text/unicode.h"
@@ -274,16 +275,12 @@ class Lexer {
   uint32_t read_code(std::size_t begin, int count, uint32_t base) {
     uint32_t code = 0;
     for (int i = 0; i < (base == 8 ? 3 : count); ++i) {
-      const char c = peek();
-      const auto digit = static_cast<uint32_t>(is_digit(c)            ? c - '0'
-                                               : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                                               : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                                                      : 99);
-      if (digit >= base) {
+      const int digit = hex_digit(peek());
+      if (digit < 0 || digit >= static_cast<int>(base)) {
         if (base == 8) break;
         reject(begin, "an escape needs ", count, " hexadecimal digits");
       }
-      code = code * base + digit;
+      code = code * base + static_cast<uint32_t>(digit);
       ++at_;
     }
     return code;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/hex.h"
 #include "chat/python_text.h"
 
 namespace carat {
@@ -231,10 +232,7 @@ class ArgumentsParser {
     if (at + 4 > text_.size()) return false;
     unit = 0;
     for (const char c : text_.substr(at, 4)) {
-      const int digit = is_digit(c)            ? c - '0'
-                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                               : -1;
+      const int digit = hex_digit(c);
       if (digit < 0) return false;
       unit = unit * 16 + static_cast<uint32_t>(digit);
     }

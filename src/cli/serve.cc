@@ -1,5 +1,6 @@
 // `carat serve`: listens, loads the model, and serves it until a signal says to stop.
 #include <fcntl.h>
+#include <sys/poll.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <string>
 #include <utility>
@@ -30,26 +32,33 @@
 namespace carat {
 namespace {
 
+using namespace std::chrono_literals;
+
 /// The first of SIGTERM, SIGINT and SIGHUP asks for the end, the next one ends the program at once.
 class StopSignal {
  public:
   StopSignal() {
     if (::pipe2(pipe_.data(), O_CLOEXEC) != 0) fail(ErrorKind::unavailable, "can't create a pipe");
-    for (const int signal : kSignals) catch_first(signal, [](int) { tell(); });
+    for (const int signal : {SIGTERM, SIGINT, SIGHUP}) catch_first(signal, tell);
   }
-  /// Returns when one has come.
-  void wait() const {
-    char byte = 0;
-    while (::read(pipe_[0], &byte, 1) < 0 && errno == EINTR) {
-    }
-    for (const int signal : kSignals) std::signal(signal, SIG_DFL);
+
+  /// Whether one has come, or comes within `patience`; without end when that is negative.
+  bool comes_within(std::chrono::milliseconds patience) const {
+    pollfd told{.fd = pipe_[0], .events = POLLIN, .revents = 0};
+    int ready = 0;
+    do {
+      ready = ::poll(&told, 1, static_cast<int>(patience.count()));
+    } while (ready < 0 && errno == EINTR);
+    return ready > 0;
   }
 
  private:
-  static constexpr std::array<int, 3> kSignals = {SIGTERM, SIGINT, SIGHUP};
   static inline std::array<int, 2> pipe_{};
+  static inline volatile std::sig_atomic_t is_told_ = 0;
 
-  static void tell() {
+  static void tell(int signal) {
+    if (is_told_) std::raise(signal);  // not caught a second time
+    is_told_ = 1;
     const int error = errno;
     [[maybe_unused]] const ssize_t written = ::write(pipe_[1], "", 1);
     errno = error;
@@ -124,26 +133,36 @@ std::shared_ptr<ServedModel> load(const ServeOptions& options, const std::string
   return served;
 }
 
+/// Loading can't be interrupted, and nothing of it needs to be saved.
+[[noreturn]] void end_while_loading(std::unique_ptr<Server> server, const AccessLog& log) {
+  log.message(LogLevel::info, "shutting down: the model was still being loaded");
+  server.reset();
+  std::_Exit(0);
+}
+
 }  // namespace
 
 int serve_command(const ServeOptions& options) {
   if (options.tls_certificate.has_value() != options.tls_key.has_value())
     fail(ErrorKind::invalid_argument, "--ssl-cert and --ssl-key go together");
+  const StopSignal stop;
   const AccessLog log = make_log(options);
   const std::string path = model_path(options);
-  Server server(server_options(options), log);
-  log.message(LogLevel::info, "loading " + path + "; " + server.address() + "/health says when it is ready");
-  const auto served = load(options, path, log);
+  auto server = std::make_unique<Server>(server_options(options), log);
+  log.message(LogLevel::info, "loading " + path + "; " + server->address() + "/health says when it is ready");
+  auto loading = std::async(std::launch::async, [&] { return load(options, path, log); });
+  while (loading.wait_for(0s) != std::future_status::ready)
+    if (stop.comes_within(20ms)) end_while_loading(std::move(server), log);
+  const auto served = loading.get();
   const std::string name = served->names.front();
   const int context = served->engine->max_context();
-  const StopSignal stop;
-  server.set_model(served);
+  server->set_model(served);
   log.message(LogLevel::info, "serving " + name + " with a context of " + std::to_string(context) +
-                                  " tokens on " + server.address());
-  stop.wait();
+                                  " tokens on " + server->address());
+  stop.comes_within(-1ms);
   log.message(LogLevel::info, "shutting down: replies under way have " +
                                   std::to_string(static_cast<int>(options.drain_timeout_s)) + " s");
-  if (!server.drain(milliseconds(options.drain_timeout_s)))
+  if (!server->drain(milliseconds(options.drain_timeout_s)))
     log.message(LogLevel::error, "the time is up: replies still under way are cut");
   return 0;
 }

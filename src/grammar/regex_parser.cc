@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/hex.h"
 #include "text/unicode.h"
 
 namespace carat::grammar {
@@ -229,11 +230,7 @@ class Parser {
   uint32_t hex(int digits) {
     uint32_t value = 0;
     for (int i = 0; i < digits; ++i) {
-      const char c = peek();
-      const int digit = c >= '0' && c <= '9'   ? c - '0'
-                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                               : -1;
+      const int digit = hex_digit(peek());
       if (digit < 0) refuse("too few hexadecimal digits");
       value = value * 16 + static_cast<uint32_t>(digit);
       ++at_;

@@ -1,6 +1,5 @@
 #include "server/api_error.h"
 
-#include <new>
 #include <string_view>
 
 #include "server/http_error.h"
@@ -16,18 +15,9 @@ std::string field_named_by(std::string_view message) {
 
 }  // namespace
 
-ApiError to_api_error(const Error& error) {
-  const std::string message = error.what();
-  switch (error.kind()) {
-    case ErrorKind::invalid_argument:
-      return {400, "invalid_request_error", field_named_by(message), "", message};
-    case ErrorKind::unsupported:
-      return {400, "invalid_request_error", field_named_by(message), "unsupported", message};
-    case ErrorKind::unavailable:
-      return {503, "server_error", "", "overloaded", message};
-    default:
-      return {500, "server_error", "", "", message};
-  }
+ApiError to_api_error(const std::exception& exception) {
+  const HttpError error = http_error_of(exception);
+  return {error.status, error.status < 500 ? field_named_by(error.message) : "", error.code, error.message};
 }
 
 ApiError current_api_error() {
@@ -35,17 +25,13 @@ ApiError current_api_error() {
     throw;
   } catch (const ApiError& error) {
     return error;
-  } catch (const Error& error) {
-    return to_api_error(error);
-  } catch (const std::bad_alloc&) {
-    return {503, "server_error", "", "overloaded", "out of memory for this request"};
   } catch (const std::exception& error) {
-    return {500, "server_error", "", "", std::string("internal error: ") + error.what()};
+    return to_api_error(error);
   }
 }
 
 std::string openai_error_json(const ApiError& error) {
-  return error_body({error.status, error.what(), error.type, error.param, error.code}, ErrorShape::openai);
+  return error_body({error.status, error.what(), error.param, error.code}, ErrorShape::openai);
 }
 
 std::string anthropic_error_json(const ApiError& error) {

@@ -1,6 +1,7 @@
 // What a client is told when a request can't be served. Thrown by the parsing and checking of requests, and
 // turned into the error body of the API that was called.
 #pragma once
+#include <exception>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -10,18 +11,16 @@
 
 namespace carat {
 
-/// The fields of OpenAI's error body, and the status of its response. Empty `param` and `code` become null.
+/// The status of the response, and what OpenAI's error body says beside its type. Empty `param` and `code`
+/// become null.
 struct ApiError : std::runtime_error {
-  ApiError(int http_status, std::string error_type, std::string field, std::string error_code,
-           const std::string& message)
+  ApiError(int http_status, std::string field, std::string error_code, const std::string& message)
       : std::runtime_error(message),
         status(http_status),
-        type(std::move(error_type)),
         param(std::move(field)),
         code(std::move(error_code)) {}
 
   int status;
-  std::string type;   // "invalid_request_error", ...
   std::string param;  // the field at fault, such as "messages[2].content"
   std::string code;   // "context_length_exceeded", ...
 };
@@ -31,12 +30,12 @@ template <class... Parts>
 [[noreturn]] void bad_request(const std::string& param, const Parts&... parts) {
   std::ostringstream message;
   (message << ... << parts);
-  throw ApiError(400, "invalid_request_error", param, "", message.str());
+  throw ApiError(400, param, "", message.str());
 }
 
 /// An error of the engine or the chat template, in the terms of the API.
-ApiError to_api_error(const Error& error);
-/// The exception that is being handled; 500 for what nobody expected.
+ApiError to_api_error(const std::exception& error);
+/// The exception that is being handled.
 ApiError current_api_error();
 
 std::string openai_error_json(const ApiError& error);

@@ -11,7 +11,7 @@ namespace carat {
 void ServedModel::require_name(const std::string& name) const {
   if (accepts_any_name || name.empty() || std::ranges::find(names, name) != names.end()) return;
   throw ApiError(
-      404, "invalid_request_error", "model", "model_not_found",
+      404, "model", "model_not_found",
       "the model " + in_quotes(name) + " does not exist; this server has " + in_quotes(names.front()));
 }
 

@@ -109,7 +109,7 @@ Request to_request(const ReplyParameters& options, std::vector<int32_t> prompt, 
                    const ServedModel& model) {
   const auto context = static_cast<std::size_t>(model.engine->max_context());
   if (prompt.size() >= context) {
-    throw ApiError(400, "invalid_request_error", field, "context_length_exceeded",
+    throw ApiError(400, field, "context_length_exceeded",
                    "the prompt has " + std::to_string(prompt.size()) + " tokens; the context of " +
                        std::to_string(context) + " must hold it and at least one token of reply");
   }

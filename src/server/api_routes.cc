@@ -28,7 +28,7 @@ void require_json(const HttpRequest& request) {
   std::ranges::transform(type, type.begin(),
                          [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
   if (type.empty() || type == "application/json" || type.ends_with("+json")) return;
-  throw ApiError(415, "invalid_request_error", "", "unsupported_media_type",
+  throw ApiError(415, "", "unsupported_media_type",
                  "the body is of type " + in_quotes(type) + ", send \"Content-Type: application/json\"");
 }
 

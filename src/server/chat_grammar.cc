@@ -63,7 +63,7 @@ std::shared_ptr<TokenMask> make_reply_mask(const ChatRequest& request, std::span
   try {
     return make_mask(compile(request, thinking_of(request, prompt, model), calls_tools, *model.grammars));
   } catch (const SchemaError& error) {
-    throw ApiError(400, "invalid_request_error", field, "invalid_schema", field + ": " + error.what());
+    throw ApiError(400, field, "invalid_schema", field + ": " + error.what());
   } catch (const Error& error) {
     ApiError refused = to_api_error(error);
     if (refused.param.empty()) refused.param = field;

@@ -59,7 +59,8 @@ class HttpExchange {
   virtual void on_disconnect(std::function<void()> gone) = 0;
 };
 
-/// Called on a worker thread: may parse, tokenize and render, must not wait for a reply of the model.
+/// Called on a worker thread: may parse, tokenize and render, must not wait for a reply of the model. Those
+/// that are added as RouteThread::network are called there and must not take long.
 using HttpRoute = std::function<void(std::shared_ptr<const HttpRequest>, std::shared_ptr<HttpExchange>)>;
 
 }  // namespace carat

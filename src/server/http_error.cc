@@ -1,5 +1,6 @@
 #include "server/http_error.h"
 
+#include <new>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -7,46 +8,6 @@
 
 namespace carat {
 namespace {
-
-const char* type_of(int status) {
-  switch (status) {
-    case 401:
-      return "authentication_error";
-    case 403:
-      return "permission_error";
-    case 404:
-      return "not_found_error";
-    case 429:
-      return "rate_limit_error";
-    case 503:
-      return "unavailable_error";
-    case 504:
-      return "timeout_error";
-    default:
-      return status < 500 ? "invalid_request_error" : "server_error";
-  }
-}
-
-std::string_view anthropic_type(int status) {
-  switch (status) {
-    case 401:
-      return "authentication_error";
-    case 403:
-      return "permission_error";
-    case 404:
-      return "not_found_error";
-    case 413:
-      return "request_too_large";
-    case 429:
-      return "rate_limit_error";
-    case 503:
-      return "overloaded_error";
-    case 504:
-      return "timeout_error";
-    default:
-      return status < 500 ? "invalid_request_error" : "api_error";
-  }
-}
 
 nlohmann::json text_or_null(const std::string& text) {
   return text.empty() ? nlohmann::json() : nlohmann::json(text);
@@ -60,14 +21,37 @@ ErrorShape error_shape(std::string_view path) {
   return path == kMessages || is_below ? ErrorShape::anthropic : ErrorShape::openai;
 }
 
+std::string_view error_type(int status, ErrorShape shape) {
+  const bool is_openai = shape == ErrorShape::openai;
+  switch (status) {
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 404:
+      return is_openai ? "invalid_request_error" : "not_found_error";
+    case 413:
+      return is_openai ? "invalid_request_error" : "request_too_large";
+    case 429:
+      return "rate_limit_error";
+    case 503:
+      return is_openai ? "server_error" : "overloaded_error";
+    case 504:
+      return is_openai ? "server_error" : "timeout_error";
+    default:
+      if (status < 500) return "invalid_request_error";
+      return is_openai ? "server_error" : "api_error";
+  }
+}
+
 std::string error_body(const HttpError& error, ErrorShape shape) {
   nlohmann::ordered_json body;
   if (shape == ErrorShape::anthropic) {
     body["type"] = "error";
-    body["error"] = {{"type", anthropic_type(error.status)}, {"message", error.message}};
+    body["error"] = {{"type", error_type(error.status, shape)}, {"message", error.message}};
   } else {
     body["error"] = {{"message", error.message},
-                     {"type", error.type.empty() ? type_of(error.status) : error.type},
+                     {"type", error_type(error.status, shape)},
                      {"param", text_or_null(error.param)},
                      {"code", text_or_null(error.code)}};
   }
@@ -79,16 +63,17 @@ HttpResponse error_response(const HttpError& error, std::string_view path) {
 }
 
 HttpError http_error_of(const std::exception& exception) {
+  if (dynamic_cast<const std::bad_alloc*>(&exception))
+    return {.status = 503, .message = "out of memory for this request", .code = "overloaded"};
   const auto* error = dynamic_cast<const Error*>(&exception);
   if (!error) return {.status = 500, .message = "something went wrong inside the server"};
   switch (error->kind()) {
     case ErrorKind::invalid_argument:
-    case ErrorKind::unsupported:
       return {.status = 400, .message = error->what()};
-    case ErrorKind::not_found:
-      return {.status = 404, .message = error->what()};
+    case ErrorKind::unsupported:
+      return {.status = 400, .message = error->what(), .code = "unsupported"};
     case ErrorKind::unavailable:
-      return {.status = 503, .message = error->what()};
+      return {.status = 503, .message = error->what(), .code = "overloaded"};
     default:
       return {.status = 500, .message = error->what()};
   }

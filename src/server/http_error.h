@@ -14,10 +14,13 @@ enum class ErrorShape { openai, anthropic };
 /// Of the API at `path`: Anthropic's has /v1/messages and what is below it, all else is OpenAI's.
 ErrorShape error_shape(std::string_view path);
 
+/// What the API calls an error of that status: "invalid_request_error".
+std::string_view error_type(int status, ErrorShape shape);
+
+/// All that a body says beside the type.
 struct HttpError {
   int status = 400;
   std::string message;
-  std::string type = {};              // empty: what goes with the status, such as "invalid_request_error"
   std::string param = {}, code = {};  // empty: null
 };
 

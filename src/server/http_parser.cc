@@ -13,17 +13,12 @@
 #include <utility>
 
 #include "base/error.h"
+#include "server/percent.h"
 
 namespace carat {
 namespace {
 
 namespace http = boost::beast::http;
-
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
 
 /// A path without its %XX; none when one is broken or stands for a zero byte.
 std::optional<std::string> decoded(std::string_view text) {
@@ -33,10 +28,9 @@ std::optional<std::string> decoded(std::string_view text) {
       path += text[i];
       continue;
     }
-    if (i + 2 >= text.size()) return std::nullopt;
-    const int high = hex_digit(text[i + 1]), low = hex_digit(text[i + 2]);
-    if (high < 0 || low < 0 || high + low == 0) return std::nullopt;
-    path += static_cast<char>(16 * high + low);
+    const int byte = percent_byte(text.substr(i));
+    if (byte <= 0) return std::nullopt;
+    path += static_cast<char>(byte);
     i += 2;
   }
   return path;

@@ -17,8 +17,8 @@ bool matches_below(std::string_view pattern, std::string_view path) {
 
 }  // namespace
 
-void HttpRouter::add(std::string method, std::string pattern, HttpRoute route) {
-  entries_.push_back({std::move(method), std::move(pattern), std::move(route)});
+void HttpRouter::add(std::string method, std::string pattern, HttpRoute route, RouteThread thread) {
+  entries_.push_back({std::move(method), std::move(pattern), std::move(route), thread});
 }
 
 HttpRouter::Match HttpRouter::find(std::string_view method, std::string_view path) const {
@@ -29,7 +29,9 @@ HttpRouter::Match HttpRouter::find(std::string_view method, std::string_view pat
     if (whole ? entry.pattern != path : !matches_below(entry.pattern, path)) continue;
     methods.push_back(entry.method);
     const bool answers = entry.method == method || (entry.method == "GET" && method == "HEAD");
-    if (answers && !match.route) match.route = &entry.route;
+    if (!answers || match.route) continue;
+    match.route = &entry.route;
+    match.thread = entry.thread;
   }
   if (std::ranges::count(methods, "GET") > 0) methods.emplace_back("HEAD");
   if (!methods.empty()) methods.emplace_back("OPTIONS");

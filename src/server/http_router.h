@@ -9,14 +9,19 @@
 
 namespace carat {
 
+/// Where a route is called. What answers on the network thread is never behind requests that are being read.
+enum class RouteThread { worker, network };
+
 class HttpRouter {
  public:
   /// `pattern` is a path, or ends in "/*" for all paths below it, for which a whole path always wins. A GET
   /// route also answers HEAD.
-  void add(std::string method, std::string pattern, HttpRoute route);
+  void add(std::string method, std::string pattern, HttpRoute route,
+           RouteThread thread = RouteThread::worker);
 
   struct Match {
     const HttpRoute* route = nullptr;
+    RouteThread thread = RouteThread::worker;
     std::string allow;  // the methods of this path, as in the header Allow; empty: no such path
   };
   Match find(std::string_view method, std::string_view path) const;
@@ -25,6 +30,7 @@ class HttpRouter {
   struct Entry {
     std::string method, pattern;
     HttpRoute route;
+    RouteThread thread;
   };
   std::vector<Entry> entries_;
 };

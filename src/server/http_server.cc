@@ -146,7 +146,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // Of the request being served:
   std::shared_ptr<const HttpRouter> router_;
-  const HttpRoute* route_ = nullptr;
+  HttpRouter::Match match_;
   std::shared_ptr<PendingReply> reply_;
 };
 
@@ -255,15 +255,14 @@ awaitable<bool> Connection::serve_request() {
   co_return goes_on;
 }
 
-/// What can be said without the body; none: the request is to be read and answered by route_.
+/// What can be said without the body; none: the request is to be read and answered by the route of match_.
 std::optional<HttpResponse> Connection::refuse(const HttpRequest& head) {
   if (parser_.failed_status() != 0)
     return error_response({.status = parser_.failed_status(), .message = parser_.failure()}, head.path);
   if (auto refused = server_.policy.refuse(head)) return refused;
   router_ = server_.current_router();
-  const HttpRouter::Match match = router_->find(head.method, head.path);
-  route_ = match.route;
-  if (!route_) return refusal(match, head);
+  match_ = router_->find(head.method, head.path);
+  if (!match_.route) return refusal(match_, head);
   return std::nullopt;
 }
 
@@ -290,10 +289,12 @@ awaitable<bool> Connection::answer(ActiveRequest& active) {
   server_.add(reply);
   {
     const auto exchange = reply->make_exchange();
-    const auto work = [router = router_, route = route_, request = parser_.take(), exchange] {
+    const auto work = [router = router_, route = match_.route, request = parser_.take(), exchange] {
       run_route(*route, request, exchange);
     };
-    if (!server_.workers.try_post(work))
+    if (match_.thread == RouteThread::network)
+      work();
+    else if (!server_.workers.try_post(work))
       exchange->respond(busy_response(503, "too many requests wait; try again", 1, active.head().path));
   }
   const bool goes_on = co_await send_reply(active);

@@ -33,8 +33,7 @@ std::string models_json(const ServedModel& model) {
 
 std::string model_json(const std::string& name, const ServedModel& model) {
   if (name.empty() || std::ranges::find(model.names, name) == model.names.end())
-    throw ApiError(404, "invalid_request_error", "model", "model_not_found",
-                   "the model " + in_quotes(name) + " does not exist");
+    throw ApiError(404, "model", "model_not_found", "the model " + in_quotes(name) + " does not exist");
   JsonText json;
   write_model(name, model, json);
   return json.take();

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <utility>
 
+#include "server/percent.h"
 #include "text/unicode.h"
 
 namespace carat {
@@ -10,19 +11,11 @@ namespace {
 
 using jinja::Value;
 
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 std::string decode_percent(std::string_view text) {
   std::string decoded;
   for (std::size_t at = 0; at < text.size(); ++at) {
-    const bool is_code = text[at] == '%' && at + 2 < text.size() && hex_digit(text[at + 1]) >= 0 &&
-                         hex_digit(text[at + 2]) >= 0;
-    if (is_code) {
-      decoded += static_cast<char>(hex_digit(text[at + 1]) * 16 + hex_digit(text[at + 2]));
+    if (const int byte = percent_byte(text.substr(at)); byte >= 0) {
+      decoded += static_cast<char>(byte);
       at += 2;
     } else {
       decoded += text[at] == '+' ? ' ' : text[at];

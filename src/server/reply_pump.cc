@@ -68,9 +68,9 @@ void ReplyPump::take(Event event) {
   if (metrics_) metrics_->observe(event);
   if (failed_) return;
   if (event.finish && event.finish->reason == FinishReason::error)
-    return fail({500, "server_error", "", "", event.finish->error});
+    return fail({500, "", "", event.finish->error});
   if (event.finish && event.finish->reason == FinishReason::cancelled)
-    return fail({503, "server_error", "", "cancelled", "the reply was cancelled"});
+    return fail({503, "", "cancelled", "the reply was cancelled"});
   const bool ended = event.finish.has_value();
   std::optional<ReplyDelta> delta = choice.read(std::move(event));
   if (choice.wants_no_more() && !ended) handle_.cancel(request, sample);

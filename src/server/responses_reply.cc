@@ -3,6 +3,7 @@
 #include <ctime>
 #include <utility>
 
+#include "server/http_error.h"
 #include "server/reply_blocks.h"
 #include "server/reply_id.h"
 #include "server/reply_logprobs.h"
@@ -155,7 +156,7 @@ class ResponseEvents final : public EventSink, private ReplyBlocks::Listener {
   }
   void send_error(const ApiError& error) override {
     send_event("error", [&](JsonText& json) {
-      json.field("code", error.code.empty() ? error.type : error.code)
+      json.field("code", error.code.empty() ? error_type(error.status, ErrorShape::openai) : error.code)
           .field("message", error.what())
           .field("param", nullptr);
     });

@@ -82,18 +82,20 @@ std::shared_ptr<const ServedModel> Server::model() const {
 }
 
 void Server::add_own_routes(HttpRouter& router) {
-  router.add("GET", "/",
-             static_file(chat_page(), "text/html; charset=utf-8",
-                         {{"content-security-policy", std::string(kChatPagePolicy)}}));
-  router.add("GET", "/health", respond_with([this] { return health("/health"); }));
-  router.add("GET", "/version", respond_with([] {
-               return HttpResponse{.status = 200, .body = R"({"version":")" CARAT_VERSION R"("})"};
-             }));
-  router.add("GET", "/metrics", respond_with([this] {
-               return HttpResponse{.status = 200,
-                                   .body = metrics_text(),
-                                   .content_type = "text/plain; version=0.0.4; charset=utf-8"};
-             }));
+  const auto get = [&](const char* path, HttpRoute route) {
+    router.add("GET", path, std::move(route), RouteThread::network);
+  };
+  get("/", static_file(chat_page(), "text/html; charset=utf-8",
+                       {{"content-security-policy", std::string(kChatPagePolicy)}}));
+  get("/health", respond_with([this] { return health("/health"); }));
+  get("/version", respond_with([] {
+        return HttpResponse{.status = 200, .body = R"({"version":")" CARAT_VERSION R"("})"};
+      }));
+  get("/metrics", respond_with([this] {
+        return HttpResponse{.status = 200,
+                            .body = metrics_text(),
+                            .content_type = "text/plain; version=0.0.4; charset=utf-8"};
+      }));
 }
 
 HttpResponse Server::health(std::string_view path) const {

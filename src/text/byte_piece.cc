@@ -1,17 +1,8 @@
 #include "text/byte_piece.h"
 
+#include "base/hex.h"
+
 namespace carat {
-namespace {
-
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return -1;
-}
-
-}  // namespace
-
 std::string byte_piece(int byte) {
   constexpr char kHex[] = "0123456789ABCDEF";
   return std::string("<0x") + kHex[byte >> 4] + kHex[byte & 15] + '>';

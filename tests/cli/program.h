@@ -52,6 +52,9 @@ class Program {
   void interrupt() const { signal(SIGINT); }
   void signal(int number) const { ::kill(pid_, number); }
 
+  /// What it has written to standard error so far.
+  std::string errors() const { return read_text(err_path()); }
+
   Finished wait() {
     int status = 0;
     ::waitpid(pid_, &status, 0);

@@ -33,6 +33,13 @@ TEST(HttpRouter, AGetRouteAnswersHead) {
   EXPECT_EQ(router.find("HEAD", "/b").route, nullptr);
 }
 
+TEST(HttpRouter, KeepsTheThreadOfARoute) {
+  HttpRouter router = router_of({{"GET", "/a"}});
+  router.add("GET", "/b", [](const auto&, const auto&) {}, RouteThread::network);
+  EXPECT_EQ(router.find("GET", "/a").thread, RouteThread::worker);
+  EXPECT_EQ(router.find("HEAD", "/b").thread, RouteThread::network);
+}
+
 TEST(HttpRouter, AWholePathGoesBeforeAPattern) {
   const HttpRouter router = router_of({{"GET", "/v1/models/*"}, {"POST", "/v1/models/load"}});
   EXPECT_NE(router.find("GET", "/v1/models/google/gemma").route, nullptr);

@@ -54,17 +54,6 @@ class OpenPolicy final : public HttpPolicy {
   std::atomic<bool> held_up_{false};
 };
 
-/// Waits for what other threads bring about.
-template <class Condition>
-bool becomes_true(const Condition& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + 20s;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(1ms);
-  }
-  return true;
-}
-
 inline const std::string kHead = "HTTP/1.1\r\nHost: x\r\n";
 
 class HttpServerTest : public ::testing::Test {
@@ -102,8 +91,7 @@ class HttpServerTest : public ::testing::Test {
 
   int port() const { return server_->port(); }
   std::string get(const std::string& target, const std::string& headers = "") const {
-    return reply_to(port(),
-                    "GET " + target + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + headers + "\r\n");
+    return reply_to_get(port(), target, headers);
   }
   /// Sends a request to /held; its exchange.
   Exchange hold(HttpClient& client) {

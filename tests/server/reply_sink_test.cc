@@ -28,8 +28,8 @@ TEST_F(EventSinkOnASocket, AReplyThatFailsEndsWithAnErrorEventAndNoLastChunk) {
     ReplyDelta delta;
     delta.content = "word";
     sink.add(std::move(delta));
-    sink.fail({500, "server_error", "", "", "the device has failed"});
-    const std::string error = openai_error_json({500, "server_error", "", "", "the device has failed"});
+    sink.fail({500, "", "", "the device has failed"});
+    const std::string error = openai_error_json({500, "", "", "the device has failed"});
     EXPECT_THAT(client.receive_all(), EndsWith("data: word\n\ndata: " + error + "\n\n\r\n"));
   }
 }

@@ -7,7 +7,6 @@
 #include <future>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "server/demo_api.h"
@@ -34,8 +33,7 @@ class ServerTest : public ::testing::Test {
   }
 
   std::string get(const std::string& path, const std::string& headers = "") const {
-    return reply_to(server_->port(), "GET " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" +
-                                         headers + "\r\n");
+    return reply_to_get(server_->port(), path, headers);
   }
   /// A request whose reply goes on until the context is full.
   static std::string long_request() {
@@ -46,12 +44,10 @@ class ServerTest : public ::testing::Test {
   }
   /// Whether the engine comes to hold so many replies.
   bool comes_to(int running, int waiting) const {
-    for (int i = 0; i < 2000; ++i) {
+    return becomes_true([&] {
       const EngineStats stats = model_->engine->stats();
-      if (stats.running == running && stats.waiting == waiting) return true;
-      std::this_thread::sleep_for(5ms);
-    }
-    return false;
+      return stats.running == running && stats.waiting == waiting;
+    });
   }
 
   AccessLog log_{LogLevel::quiet, false, [](const std::string&) {}};
@@ -177,6 +173,22 @@ TEST_F(ServerTest, ClientsThatLeaveFreeTheirPlaces) {
   }
   EXPECT_THAT(get("/metrics"), HasSubstr("carat:kv_cache_usage_perc{model_name=\"demo\"} 0\n"));
   EXPECT_THAT(get("/generate?prompt=a&max_tokens=2"), StartsWith("HTTP/1.1 200 "));
+}
+
+TEST_F(ServerTest, SaysHowItIsWhileAllWorkersAreBusy) {
+  ServerOptions options;
+  options.workers = 1;
+  start(options);
+  load();
+  std::promise<void> end;
+  model_->post([until = end.get_future().share()] { until.wait(); });
+  HttpClient waiting(server_->port());
+  waiting.send("GET /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+  for (const char* path : {"/health", "/metrics", "/version", "/"})
+    EXPECT_THAT(get(path), StartsWith("HTTP/1.1 200 ")) << path;
+  EXPECT_FALSE(waiting.receive(0ms));
+  end.set_value();
+  EXPECT_THAT(waiting.receive_all(), StartsWith("HTTP/1.1 200 "));
 }
 
 TEST_F(ServerTest, AFullQueueIsSaidAtOnce) {
