@@ -194,6 +194,13 @@ void ApiFields::ignore(std::initializer_list<std::string_view> names) const {
   for (const std::string_view name : names) known_.emplace(name);
 }
 
+void ApiFields::ignore_fields_of_replies() const {
+  for (const jinja::Map::Entry& entry : map().entries()) {
+    const std::string& name = entry.key.as_text()->bytes();
+    if (shapes_only_the_reply(name)) known_.insert(name);
+  }
+}
+
 void ApiFields::refuse_rest(bool strict) const {
   for (const jinja::Map::Entry& entry : map().entries()) {
     const std::string& name = entry.key.as_text()->bytes();

@@ -55,6 +55,8 @@ class ApiFields {
 
   /// Says that fields are known and without effect.
   void ignore(std::initializer_list<std::string_view> names) const;
+  /// For endpoints that make no reply, so that one body serves them and those that do.
+  void ignore_fields_of_replies() const;
   /// To be called when all has been read. Throws for a field that nobody has asked for or ignored: for one
   /// that asks for something (see asks_for_something()), and for any when `strict`.
   void refuse_rest(bool strict) const;

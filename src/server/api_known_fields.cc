@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 
 namespace carat {
 namespace {
@@ -15,7 +16,7 @@ struct KnownField {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();  // every value asks for something
 
-constexpr KnownField kKnownFields[] = {
+constexpr KnownField kPromptFields[] = {
     // what is to be answered or continued
     {"messages", "prompt", 0},
     {"prompt", "prompt", 0},
@@ -28,10 +29,28 @@ constexpr KnownField kKnownFields[] = {
     {"chat_template_kwargs", "thinking", 0},
     {"add_generation_prompt", "", 1},
     {"continue_final_message", "", 0},
-    {"echo", "", 0},
     {"suffix", "", 0},
     {"previous_response_id", "", 0},
     {"truncate_prompt_tokens", "", kNone},
+    // tools
+    {"tools", "tools", 0},
+    {"functions", "tools", 0},
+    {"tool_choice", "tool choice", kNone},
+    {"function_call", "tool choice", kNone},
+    {"parallel_tool_calls", "", 1},
+    {"mcp_servers", "", 0},
+    {"web_search_options", "", kNone},
+    // thinking
+    {"thinking", "thinking", kNone},
+    {"reasoning", "thinking", 0},
+    {"reasoning_effort", "thinking", kNone},
+    {"thinking_budget", "thinking budget", kNone},
+    {"thinking_token_budget", "thinking budget", kNone},
+    {"thinking_budget_tokens", "thinking budget", kNone},
+};
+
+/// Without effect where no reply is made.
+constexpr KnownField kReplyFields[] = {
     // how tokens are drawn
     {"temperature", "", kNone},
     {"top_p", "", kNone},
@@ -70,23 +89,9 @@ constexpr KnownField kKnownFields[] = {
     {"guided_choice", "format", 0},
     {"guided_grammar", "format", 0},
     {"structured_outputs", "format", 0},
-    // tools
-    {"tools", "tools", 0},
-    {"functions", "tools", 0},
-    {"tool_choice", "tool choice", kNone},
-    {"function_call", "tool choice", kNone},
-    {"parallel_tool_calls", "", 1},
-    {"mcp_servers", "", 0},
-    {"web_search_options", "", kNone},
-    // thinking
-    {"thinking", "thinking", kNone},
-    {"reasoning", "thinking", 0},
-    {"reasoning_effort", "thinking", kNone},
-    {"thinking_budget", "thinking budget", kNone},
-    {"thinking_token_budget", "thinking budget", kNone},
-    {"thinking_budget_tokens", "thinking budget", kNone},
     // what comes back
     {"stream", "", 0},
+    {"echo", "", 0},
     {"stream_options", "", 0},
     {"logprobs", "", 0},
     {"top_logprobs", "", 0},
@@ -103,8 +108,12 @@ constexpr KnownField kKnownFields[] = {
 };
 
 const KnownField* find_field(std::string_view name) {
-  const auto* const field = std::ranges::find(kKnownFields, name, &KnownField::name);
-  return field == std::ranges::end(kKnownFields) ? nullptr : field;
+  using Fields = std::span<const KnownField>;
+  for (const Fields fields : {Fields(kPromptFields), Fields(kReplyFields)}) {
+    const auto field = std::ranges::find(fields, name, &KnownField::name);
+    if (field != fields.end()) return &*field;
+  }
+  return nullptr;
 }
 
 /// As KnownField::neutral counts.
@@ -117,6 +126,10 @@ double as_number(const jinja::Value& value) {
 
 }  // namespace
 
+bool shapes_only_the_reply(std::string_view name) {
+  return std::ranges::find(kReplyFields, name, &KnownField::name) != std::ranges::end(kReplyFields);
+}
+
 bool asks_for_something(std::string_view name, const jinja::Value& value) {
   const KnownField* const field = find_field(name);
   return field && !value.is_none() && as_number(value) != field->neutral;
@@ -125,9 +138,11 @@ bool asks_for_something(std::string_view name, const jinja::Value& value) {
 std::string_view same_meaning(std::string_view name, const std::set<std::string, std::less<>>& known) {
   const KnownField* const field = find_field(name);
   if (!field || field->meaning.empty()) return {};
-  for (const KnownField& other : kKnownFields)
-    if (other.meaning == field->meaning && known.contains(other.name)) return other.name;
-  return {};
+  const auto other = std::ranges::find_if(known, [&](const std::string& other_name) {
+    const KnownField* const candidate = find_field(other_name);
+    return candidate && candidate->meaning == field->meaning;
+  });
+  return other == known.end() ? std::string_view{} : *other;
 }
 
 }  // namespace carat

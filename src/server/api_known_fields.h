@@ -14,6 +14,9 @@ namespace carat {
 /// names, null, and what is the default anyway, such as `n: 1` and `stream: false`.
 bool asks_for_something(std::string_view name, const jinja::Value& value);
 
+/// Whether the field has no effect where no reply is made.
+bool shapes_only_the_reply(std::string_view name);
+
 /// Of the names in `known`, one that says the same as `name`; empty: none.
 std::string_view same_meaning(std::string_view name, const std::set<std::string, std::less<>>& known);
 

@@ -141,11 +141,12 @@ void refuse_embeddings(const Model&, const ApiFields&, const Exchange&) {
               "make poor ones; use a model made for them");
 }
 
-/// A body that needs no engine.
+/// A route that needs no engine.
 template <class Make>
 Serve respond_with(Make make) {
   return [make](const Model& model, const ApiFields& body, const Exchange& exchange) {
     std::string reply = make(body, *model);
+    body.ignore_fields_of_replies();
     body.refuse_rest(model->refuses_unknown_fields);
     exchange->respond({.body = std::move(reply)});
   };

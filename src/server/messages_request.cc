@@ -124,7 +124,9 @@ ChatRequest parse_messages_request(const ApiFields& body, const ServedModel& mod
   parse_tool_choice(body, request);
   parse_thinking(body, request);
   request.format = parse_format(body);
-  if (!counts_only) {
+  if (counts_only) {
+    body.ignore_fields_of_replies();
+  } else {
     request.options = parse_reply_options(body, model);
     parse_stop(body, "stop_sequences", request.options);
     request.options.max_tokens = parse_max_tokens(body, {"max_tokens"});

@@ -355,12 +355,12 @@ TEST_F(ApiRoutes, FieldsOfOtherEndpointsAreRefusedWhenTheyAskForSomething) {
       {"/detokenize", {{"tokens", {1}}}},
       {"/apply-template", {{"messages", messages}}}};
   const auto has = [&](const std::string& path, const std::string& field) {
-    const bool generates = path.starts_with("/v1/") && !path.ends_with("count_tokens");
+    if (!path.starts_with("/v1/") || path.ends_with("count_tokens")) return true;  // where no reply is made
     if (field == "n" || field == "timings") return path == kChat || path == kCompletions;
-    if (field == "stop") return generates && path != "/v1/messages";
+    if (field == "stop") return path != "/v1/messages";
     if (field == "stop_sequences") return path == "/v1/messages";
-    if (field == "stream" || field == "seed") return generates;
-    if (field == "max_tokens") return generates && path != "/v1/responses";
+    if (field == "stream" || field == "seed") return true;
+    if (field == "max_tokens") return path != "/v1/responses";
     return field == "echo" && path == kCompletions;
   };
   const std::pair<std::string, json> kFields[] = {{"n", 2},
@@ -388,6 +388,7 @@ TEST_F(ApiRoutes, FieldsOfOtherEndpointsAreRefusedWhenTheyAskForSomething) {
   const json reply = post("/v1/responses", {{"input", "x"}, {"max_tokens", 5}}, 400);
   EXPECT_THAT(reply.at("error").at("message").get<std::string>(), HasSubstr("use max_output_tokens"));
   EXPECT_EQ(api().call("GET", "/generate", "", "prompt=a&n=2")->reply().status, 400);
+  expect_refused("/tokenize", {{"prompt", "Once"}, {"chat_template", "{{ messages }}"}}, "chat_template");
 }
 
 TEST_F(ApiRoutes, MessagesSpeakAnthropic) {
