@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "chat/json.h"
-#include "server/api_known_fields.h"
 
 namespace carat {
 namespace {
@@ -204,12 +203,12 @@ void ApiFields::ignore_fields_of_replies() const {
 void ApiFields::refuse_rest(bool strict) const {
   for (const jinja::Map::Entry& entry : map().entries()) {
     const std::string& name = entry.key.as_text()->bytes();
-    if (known_.contains(name)) continue;
-    if (asks_for_something(name, entry.value)) {
+    if (known_.contains(name) || entry.value.is_none()) continue;
+    if (asks_for_something(name, entry.value, known_)) {
       const std::string_view instead = same_meaning(name, known_);
       reject(name, "means nothing at this endpoint", instead.empty() ? "" : "; use ", instead);
     }
-    if (strict) bad_request(path(name), "unknown field ", in_quotes(path(name)));
+    if (strict && !is_known_field(name)) bad_request(path(name), "unknown field ", in_quotes(path(name)));
   }
 }
 

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "base/utf8.h"
 #include "chat/value.h"
 #include "server/api_error.h"
+#include "server/api_known_fields.h"
 
 namespace carat {
 
@@ -58,7 +58,7 @@ class ApiFields {
   /// For endpoints that make no reply, so that one body serves them and those that do.
   void ignore_fields_of_replies() const;
   /// To be called when all has been read. Throws for a field that nobody has asked for or ignored: for one
-  /// that asks for something (see asks_for_something()), and for any when `strict`.
+  /// that asks for something (see asks_for_something()), and when `strict` for one that no endpoint knows.
   void refuse_rest(bool strict) const;
 
   /// "messages[2].content", for messages.
@@ -72,7 +72,7 @@ class ApiFields {
  private:
   jinja::Value object_;
   std::string path_;
-  mutable std::set<std::string, std::less<>> known_;
+  mutable FieldNames known_;
 };
 
 /// The ids of a list, each an integer in [0, vocab).

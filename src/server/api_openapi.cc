@@ -91,9 +91,10 @@ constexpr std::string_view kSchemas = R"json(
     "tools": {"type": ["array", "null"], "items": {"type": "object", "required": ["name", "input_schema"],
       "properties": {"name": {"type": "string"}, "description": {"$ref": "#/components/schemas/Text"},
                      "input_schema": {"type": "object"}}}},
-    "thinking": {"type": ["object", "null"], "required": ["type"], "properties": {
-      "type": {"enum": ["enabled", "disabled", "adaptive"]},
-      "budget_tokens": {"type": ["integer", "null"], "minimum": 1, "maximum": 1073741824}}}}},
+    "thinking": {"$ref": "#/components/schemas/Thinking"}}},
+  "Thinking": {"type": ["object", "null"], "required": ["type"], "properties": {
+    "type": {"enum": ["enabled", "disabled", "adaptive"]},
+    "budget_tokens": {"type": ["integer", "null"], "minimum": 1, "maximum": 1073741824}}},
   "Usage": {"type": "object", "required": ["prompt_tokens", "completion_tokens", "total_tokens"],
     "properties": {"prompt_tokens": {"type": "integer"}, "completion_tokens": {"type": "integer"},
       "total_tokens": {"type": "integer"},
@@ -115,6 +116,7 @@ constexpr std::string_view kChatRequest = R"json({"allOf": [
     "top_logprobs": {"type": ["integer", "null"], "minimum": 0, "maximum": 20},
     "response_format": {"$ref": "#/components/schemas/Format"},
     "reasoning_effort": {"$ref": "#/components/schemas/Effort"},
+    "thinking": {"$ref": "#/components/schemas/Thinking"},
     "thinking_budget": {"type": ["integer", "null"], "minimum": 0, "maximum": 1073741824},
     "chat_template_kwargs": {"type": ["object", "null"],
                              "properties": {"enable_thinking": {"$ref": "#/components/schemas/Flag"}}},
@@ -146,7 +148,7 @@ constexpr std::string_view kCompletionsRequest = R"json({"allOf": [
     "echo": {"$ref": "#/components/schemas/Flag"},
     "skip_special_tokens": {"$ref": "#/components/schemas/Flag"},
     "logprobs": {"type": ["integer", "null"], "minimum": 0, "maximum": 20},
-    "best_of": {"enum": [1, null]}, "suffix": {"type": "null"}}}]})json";
+    "best_of": {"enum": [1, null]}, "suffix": {"enum": ["", null]}}}]})json";
 
 constexpr std::string_view kCompletionsReply = R"json({"type": "object",
   "required": ["id", "object", "created", "model", "choices", "usage"], "properties": {

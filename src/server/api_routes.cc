@@ -131,7 +131,7 @@ void serve_generate(const Model& model, const HttpRequest& request, const Exchan
   const ApiFields query(parse_query(request.query), "");
   const ReplyParameters options = parse_plain_options(query, *model);
   std::vector<ReplyOrder> orders;
-  orders.push_back(plain_order(options, encode_raw(query.required_text("prompt"), *model), *model));
+  orders.push_back(plain_order(options, encode_raw(query.required_text("prompt"), query, *model), *model));
   answer(model, std::move(orders), make_plain_sink(exchange), *exchange);
 }
 

@@ -48,6 +48,7 @@ ReplyFormat parse_response_format(const ApiFields& body) {
 void parse_thinking(const ApiFields& body, ChatRequest& request) {
   set_thinking(body, "reasoning_effort", request);
   if (const auto reasoning = body.object("reasoning")) set_thinking(*reasoning, "effort", request);
+  parse_thinking_object(body, request);
   if (const auto arguments = body.object("chat_template_kwargs")) {
     if (const auto thinking = arguments->boolean("enable_thinking")) request.thinking = *thinking;
     for (const Map::Entry& entry : arguments->map().entries())
@@ -111,6 +112,14 @@ bool ends_with_assistant_text(const Value& messages) {
 void set_thinking(const ApiFields& object, std::string_view field, ChatRequest& request) {
   const auto effort = object.one_of(field, {"none", "minimal", "low", "medium", "high", "xhigh", "max"});
   if (effort) request.thinking = *effort != "none";
+}
+
+void parse_thinking_object(const ApiFields& body, ChatRequest& request) {
+  const std::optional<ApiFields> thinking = body.object("thinking");
+  if (!thinking) return;
+  request.thinking = thinking->required_one_of("type", {"enabled", "disabled", "adaptive"}) != "disabled";
+  if (const auto budget = thinking->integer("budget_tokens", 1, kMostBudget); budget && *request.thinking)
+    request.thinking_budget = static_cast<int>(*budget);
 }
 
 void parse_conversation(const ApiFields& body, ChatRequest& request) {

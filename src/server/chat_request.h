@@ -51,4 +51,7 @@ bool ends_with_assistant_text(const jinja::Value& messages);
 /// Turns thinking on or off by the name of an effort: "none" is off, any other on. Throws for an unknown one.
 void set_thinking(const ApiFields& object, std::string_view field, ChatRequest& request);
 
+/// Anthropic's `thinking`, {"type": "enabled", "budget_tokens": 100}, which clients send to chats as well.
+void parse_thinking_object(const ApiFields& body, ChatRequest& request);
+
 }  // namespace carat

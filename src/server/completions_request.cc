@@ -18,15 +18,15 @@ CompletionPrompt prompt_of_ids(const std::vector<Value>& list, const std::string
   return {std::move(ids), std::move(text)};
 }
 
-CompletionPrompt prompt_of_text(const std::string& text, const ServedModel& model) {
-  return {encode_raw(text, model), text};
+CompletionPrompt prompt_of_text(const std::string& text, const ApiFields& body, const ServedModel& model) {
+  return {encode_raw(text, body, model), text};
 }
 
 /// A text, token ids, or a list of either.
 std::vector<CompletionPrompt> parse_prompts(const ApiFields& body, const ServedModel& model) {
   const Value* field = body.find("prompt");
   if (!field) body.reject("prompt", "is missing");
-  if (field->as_text()) return {prompt_of_text(field->as_text()->bytes(), model)};
+  if (field->as_text()) return {prompt_of_text(field->as_text()->bytes(), body, model)};
   const std::vector<Value>& list = *body.list("prompt");
   if (list.empty()) body.reject("prompt", "is empty");
   if (!list.front().as_text() && !list.front().as_list()) return {prompt_of_ids(list, "prompt", model)};
@@ -36,7 +36,7 @@ std::vector<CompletionPrompt> parse_prompts(const ApiFields& body, const ServedM
   for (const Value& item : list) {
     const std::string path = element_path("prompt", prompts.size());
     if (item.as_text())
-      prompts.push_back(prompt_of_text(item.as_text()->bytes(), model));
+      prompts.push_back(prompt_of_text(item.as_text()->bytes(), body, model));
     else if (item.as_list())
       prompts.push_back(prompt_of_ids(item.as_list()->items, path, model));
     else
@@ -47,11 +47,13 @@ std::vector<CompletionPrompt> parse_prompts(const ApiFields& body, const ServedM
 
 }  // namespace
 
-std::vector<int32_t> encode_raw(std::string_view text, const ServedModel& model) {
+std::vector<int32_t> encode_raw(std::string_view text, const ApiFields& body, const ServedModel& model) {
+  const bool adds_bos = body.boolean("add_special_tokens").value_or(true) && model.bos >= 0;
   std::vector<int32_t> ids;
-  if (model.bos >= 0) ids.push_back(model.bos);
+  if (adds_bos) ids.push_back(model.bos);
   model.tokenizer->encode(text, SpecialTokens::recognise, ids);
-  if (ids.size() > 1 && ids[0] == model.bos && ids[1] == model.bos) ids.erase(ids.begin());
+  if (adds_bos && ids.size() > 1 && ids[1] == model.bos) ids.erase(ids.begin());
+  if (ids.empty()) body.reject("prompt", "is empty");
   return ids;
 }
 
@@ -59,7 +61,6 @@ CompletionsRequest parse_completions_request(const ApiFields& body, const Served
   CompletionsRequest request;
   request.model = body.text("model").value_or("");
   model.require_name(request.model);
-  if (body.find("suffix")) body.reject("suffix", "is not supported: the model only continues text");
   if (body.integer("best_of", 1, 1'000).value_or(1) > 1)
     body.reject("best_of", "is not supported; ask for n replies and choose by their logprobs");
   request.options = parse_reply_options(body, model);
@@ -72,6 +73,7 @@ CompletionsRequest parse_completions_request(const ApiFields& body, const Served
   request.echo = body.boolean("echo").value_or(false);
   if (request.echo && request.options.logprobs)
     body.reject("logprobs", "together with echo is not supported: there are none for the prompt's tokens");
+  body.boolean("add_special_tokens");  // of texts; ids are taken as they are
   request.prompts = parse_prompts(body, model);
   body.refuse_rest(model.refuses_unknown_fields);
   return request;

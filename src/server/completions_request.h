@@ -22,7 +22,8 @@ struct CompletionsRequest {
 /// Throws ApiError.
 CompletionsRequest parse_completions_request(const ApiFields& body, const ServedModel& model);
 
-/// The ids of a text to be continued: exactly one bos, and the text may name special tokens.
-std::vector<int32_t> encode_raw(std::string_view text, const ServedModel& model);
+/// The ids of a text to be continued: exactly one bos, or what `add_special_tokens: false` in `body` leaves
+/// of that. The text may name special tokens. Throws ApiError when there are none at all.
+std::vector<int32_t> encode_raw(std::string_view text, const ApiFields& body, const ServedModel& model);
 
 }  // namespace carat

@@ -94,14 +94,6 @@ void parse_tool_choice(const ApiFields& body, ChatRequest& request) {
   request.parallel_tool_calls = !choice->boolean("disable_parallel_tool_use").value_or(false);
 }
 
-void parse_thinking(const ApiFields& body, ChatRequest& request) {
-  const std::optional<ApiFields> thinking = body.object("thinking");
-  if (!thinking) return;
-  request.thinking = thinking->required_one_of("type", {"enabled", "disabled", "adaptive"}) != "disabled";
-  if (const auto budget = thinking->integer("budget_tokens", 1, 1 << 30); budget && *request.thinking)
-    request.thinking_budget = static_cast<int>(*budget);
-}
-
 /// output_config.format, and the name it had before.
 ReplyFormat parse_format(const ApiFields& body) {
   const std::optional<ApiFields> config = body.object("output_config");
@@ -122,7 +114,7 @@ ChatRequest parse_messages_request(const ApiFields& body, const ServedModel& mod
   request.conversation.tools = parse_tools(body);
   request.conversation.continue_final_message = ends_with_assistant_text(request.conversation.messages);
   parse_tool_choice(body, request);
-  parse_thinking(body, request);
+  parse_thinking_object(body, request);
   request.format = parse_format(body);
   if (counts_only) {
     body.ignore_fields_of_replies();

@@ -92,6 +92,7 @@ ReplyParameters parse_plain_options(const ApiFields& query, const ServedModel& m
   options.skip_special_tokens = query.boolean("skip_special_tokens").value_or(true);
   options.max_tokens = parse_max_tokens(query, {"max_tokens"}).value_or(kDefaultTokens);
   query.required_text("prompt");
+  query.boolean("add_special_tokens");
   query.ignore({"stream"});  // it always is one
   query.refuse_rest(model.refuses_unknown_fields);
   return options;

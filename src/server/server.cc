@@ -67,12 +67,11 @@ void Server::set_model(std::shared_ptr<ServedModel> model) {
     model_ = std::move(model);
   }
   http_->set_router(std::move(router));
-  State loading = State::loading;
-  state_.compare_exchange_strong(loading, State::ready);
+  ready_ = true;
 }
 
 bool Server::drain(std::chrono::milliseconds patience) {
-  state_ = State::draining;
+  draining_ = true;
   return http_->drain(patience);
 }
 
@@ -87,7 +86,7 @@ void Server::add_own_routes(HttpRouter& router) {
   };
   get("/", static_file(chat_page(), "text/html; charset=utf-8",
                        {{"content-security-policy", std::string(kChatPagePolicy)}}));
-  get("/health", respond_with([this] { return health("/health"); }));
+  get("/health", respond_with([this] { return health(); }));
   get("/version", respond_with([] {
         return HttpResponse{.status = 200, .body = R"({"version":")" CARAT_VERSION R"("})"};
       }));
@@ -98,12 +97,15 @@ void Server::add_own_routes(HttpRouter& router) {
       }));
 }
 
-HttpResponse Server::health(std::string_view path) const {
-  if (state_ == State::loading) return busy_response(503, "the model is being loaded", kRetryLoading_s, path);
-  if (state_ == State::draining)
-    return busy_response(503, "the server is shutting down", kRetryDraining_s, path);
+HttpResponse Server::unavailable(std::string_view path) const {
+  if (draining_) return busy_response(503, "the server is shutting down", kRetryDraining_s, path);
+  return busy_response(503, "the model is being loaded", kRetryLoading_s, path);
+}
+
+HttpResponse Server::health() const {
+  if (draining_ || !ready_) return unavailable("/health");
   if (const std::string failure = model()->engine->failure(); !failure.empty())
-    return error_response({.status = 503, .message = "the device has failed: " + failure}, path);
+    return error_response({.status = 503, .message = "the device has failed: " + failure}, "/health");
   return {.status = 200, .body = R"({"status":"ok"})"};
 }
 
@@ -131,8 +133,8 @@ std::optional<HttpResponse> Server::refuse(const HttpRequest& head) {
         {"www-authenticate", head.path == "/" ? R"(Basic realm="API key as the password")" : "Bearer"});
     return response;
   }
-  if (is_about_server(head) || state_ == State::ready) return std::nullopt;
-  return health(head.path);
+  if (is_about_server(head) || ready_) return std::nullopt;  // also while it drains: what has come is served
+  return unavailable(head.path);
 }
 
 void Server::complete(const HttpRequest& request, HttpResponse& head) { cors_.complete(request, head); }

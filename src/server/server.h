@@ -41,22 +41,22 @@ class Server final : private HttpPolicy {
 
   /// Begins to serve `model`, whose `metrics` and `post` are set here.
   void set_model(std::shared_ptr<ServedModel> model);
-  /// Takes no more requests and lets those under way finish. False when some haven't after `patience`.
+  /// Takes no more connections, and serves what comes by those there are until all is answered. /health says
+  /// so. False when that isn't done after `patience`.
   bool drain(std::chrono::milliseconds patience);
 
   std::string address() const { return http_->address(); }
   int port() const { return http_->port(); }
 
  private:
-  enum class State { loading, ready, draining };
-
   std::optional<HttpResponse> refuse(const HttpRequest& head) override;
   void complete(const HttpRequest& request, HttpResponse& head) override;
   void finished(const HttpRequest& request, const HttpOutcome& outcome) override;
 
   void add_own_routes(HttpRouter& router);
-  /// `path`: of the request that gets the reply.
-  HttpResponse health(std::string_view path) const;
+  HttpResponse health() const;
+  /// 503, as the server is loading or draining. `path`: of the request that gets the reply.
+  HttpResponse unavailable(std::string_view path) const;
   std::string metrics_text() const;
   std::shared_ptr<const ServedModel> model() const;
 
@@ -66,7 +66,7 @@ class Server final : private HttpPolicy {
   const Cors cors_;
   const BrowserGuard guard_;
   Metrics metrics_;
-  std::atomic<State> state_{State::loading};
+  std::atomic<bool> ready_{false}, draining_{false};
   mutable std::mutex model_mutex_;
   std::shared_ptr<ServedModel> model_;
   Workers workers_;

@@ -242,6 +242,18 @@ TEST_F(ApiRoutes, UnknownFieldsAreIgnoredUnlessTheServerIsStrict) {
   const auto refused = strict.post(kChat, chat({{"some_new_field", 1}}));
   EXPECT_EQ(refused->reply().status, 400);
   EXPECT_EQ(refused->json().at("error").at("param"), "some_new_field");
+  const json neutral = {{"functions", nullptr}, {"best_of", 1}, {"suffix", ""}, {"some_new_field", nullptr}};
+  json body = chat();
+  body.update(neutral);
+  EXPECT_EQ(strict.post(kChat, body)->reply().status, 200);
+  EXPECT_EQ(strict.post("/v1/messages", chat({{"n", 1}, {"functions", nullptr}}))->reply().status, 200);
+  EXPECT_EQ(strict.post(kChat, chat({{"functions", json::array({json::object()})}}))->reply().status, 400);
+}
+
+TEST_F(ApiRoutes, ChatsTakeTheThinkingOfOtherServers) {
+  for (const char* type : {"enabled", "disabled"})
+    EXPECT_EQ(post(kChat, chat({{"thinking", {{"type", type}}}})).at("object"), "chat.completion");
+  expect_refused(kChat, chat({{"thinking", {{"type", "often"}}}}), "thinking.type");
 }
 
 TEST_F(ApiRoutes, WhatIsNoJsonObjectIsRefused) {
@@ -296,16 +308,6 @@ TEST_F(ApiRoutes, LogprobsOfCompletionsHaveTheirOldForm) {
   std::string joined;
   for (const json& token : logprobs["tokens"]) joined += token.get<std::string>();
   EXPECT_EQ(json(joined), choice["text"]);
-}
-
-TEST_F(ApiRoutes, CompletionsRefuseWhatTheyCannotDo) {
-  expect_refused(kCompletions, completion({{"suffix", "the end"}}), "suffix");
-  expect_refused(kCompletions, completion({{"best_of", 2}}), "best_of");
-  expect_refused(kCompletions, completion({{"echo", true}, {"logprobs", 1}}), "logprobs");
-  expect_refused(kCompletions, completion({{"prompt", json::array()}}), "prompt");
-  expect_refused(kCompletions, completion({{"prompt", json::array({1, "x"})}}), "prompt[1]");
-  expect_refused(kCompletions, completion({{"prompt", json::array({-1})}}), "prompt[0]");
-  EXPECT_EQ(post(kCompletions, completion({{"best_of", 1}, {"prompt", ""}})).at("object"), "text_completion");
 }
 
 TEST_F(ApiRoutes, ResponsesAnswerTextsAndItems) {

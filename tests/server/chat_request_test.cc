@@ -91,6 +91,8 @@ TEST_F(ChatRequests, ThinkingIsSwitchedByEffortAndByTemplateArgument) {
       thinks({{"reasoning_effort", "high"}, {"chat_template_kwargs", {{"enable_thinking", false}}}}));
   EXPECT_TRUE(thinks({{"reasoning", {{"effort", "medium"}}}}));
   EXPECT_FALSE(thinks({{"reasoning_effort", "high"}, {"thinking_budget", 0}}));
+  EXPECT_TRUE(thinks({{"thinking", {{"type", "enabled"}}}}));
+  EXPECT_FALSE(thinks({{"reasoning_effort", "high"}, {"thinking", {{"type", "disabled"}}}}));
 }
 
 TEST_F(ChatRequests, ToolsAreShownUnlessTheyMayNotBeCalled) {

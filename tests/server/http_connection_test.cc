@@ -177,7 +177,7 @@ TEST_F(HttpServerTest, ARefusalWithTheWholeBodyThereKeepsTheConnection) {
 
 TEST_F(HttpServerTest, SlowHeadsAndBodiesEndWith408) {
   HttpOptions options;
-  options.header_timeout = options.body_timeout = 100ms;
+  options.header_timeout = options.body_timeout = 1s;
   start(options);
   EXPECT_THAT(reply_to(port(), "GET /targ"), StartsWith("HTTP/1.1 408 "));
   EXPECT_THAT(reply_to(port(), "POST /echo " + kHead + "Content-Length: 9\r\n\r\nabc"),
@@ -271,7 +271,7 @@ TEST_F(HttpServerTest, DropsAClientThatReadsNothing) {
 
 TEST_F(HttpServerTest, RepliesThatTakeTooLongEnd) {
   HttpOptions options;
-  options.request_timeout = 100ms;
+  options.request_timeout = 1s;
   start(options);
   EXPECT_THAT(get("/held"), StartsWith("HTTP/1.1 504 "));
   EXPECT_EQ(gone_, 1);

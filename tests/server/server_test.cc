@@ -86,7 +86,6 @@ TEST_F(ServerTest, EveryRefusalHasTheShapeOfItsApi) {
   ServerOptions options;
   options.api_keys = {"secret"};
   options.http.most_body_bytes = 10;
-  options.http.header_timeout = 100ms;
   start(options);
   const std::string key = "x-api-key: secret\r\n", large = "Content-Length: 11\r\n\r\n";
   const auto ask = [&](const std::string& method, const std::string& path, const std::string& rest) {
@@ -209,10 +208,12 @@ TEST_F(ServerTest, AFullQueueIsSaidAtOnce) {
   EXPECT_THAT(reply, HasSubstr("retry-after: "));
 }
 
-TEST_F(ServerTest, DrainFinishesRepliesAndRefusesNewRequests) {
+TEST_F(ServerTest, DrainFinishesRepliesAndServesWhatComesOnOpenConnections) {
   start();
   load();
   HttpClient streaming(server_->port()), waiting(server_->port()), patient(server_->port());
+  HttpClient slow(server_->port()), late(server_->port());
+  slow.send("GET /v1/models HTTP/1.1\r\nHo");
   streaming.send(long_request());
   ASSERT_TRUE(streaming.receive_until("data: "));
   auto drained = std::async(std::launch::async, [&] { return server_->drain(60s); });
@@ -228,6 +229,11 @@ TEST_F(ServerTest, DrainFinishesRepliesAndRefusesNewRequests) {
     reply = patient.receive_reply();
   }
   EXPECT_THAT(reply, StartsWith("HTTP/1.1 503 "));
+  EXPECT_THAT(reply, HasSubstr("the server is shutting down"));
+  slow.send("st: localhost\r\n\r\n");
+  EXPECT_THAT(slow.receive_all(), StartsWith("HTTP/1.1 200 "));
+  late.send("GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_THAT(late.receive_all(), StartsWith("HTTP/1.1 200 "));
   EXPECT_TRUE(streaming.receive_until("data: [DONE]\n\n"));
   EXPECT_TRUE(drained.get());
 }
