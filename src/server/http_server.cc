@@ -114,7 +114,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   awaitable<void> serve();
   /// Has drain() wait for a request that nobody has looked at yet.
   void claim_unread() {
-    if (!claim_ && transport_->unread() > 0) claim_.emplace(server_);
+    if (claim_ || transport_->unread() == 0) return;
+    claim_.emplace(server_);
+    event_.cancel();
   }
 
  private:
@@ -216,7 +218,8 @@ awaitable<bool> Connection::read_head() {
   while (parser_.buffered() == 0) {
     if (peer_gone_ || Clock::now() >= deadline) co_return false;
     if (transport_->unread() == 0) claim_.reset();
-    co_await wait(deadline);
+    // What TLS sends for itself is read and wakes nobody.
+    co_await wait(claim_ ? std::min(deadline, after(std::chrono::milliseconds(10))) : deadline);
   }
   if (!claim_) claim_.emplace(server_);
   co_return co_await read_past(HttpParser::State::head, after(options_.header_timeout));
@@ -418,10 +421,11 @@ awaitable<void> HttpServer::State::accept_all() {
   }
 }
 
-/// Those that the system has accepted.
+/// Those that the system has accepted. Without the option it would wait for another one after an aborted one.
 void HttpServer::State::accept_waiting() {
   Failure failure;
-  while (acceptor->is_open() && !failure) {
+  acceptor->set_option(net::socket_base::enable_connection_aborted(true), failure);
+  while (acceptor->is_open() && (!failure || failure == net::error::connection_aborted)) {
     Loop& loop = next_loop();
     Socket socket(loop.context);
     acceptor->accept(socket, failure);
@@ -463,8 +467,7 @@ HttpServer::~HttpServer() {
 }
 
 void HttpServer::set_router(std::shared_ptr<const HttpRouter> router) {
-  const std::lock_guard lock(state_->mutex);
-  state_->router = std::move(router);
+  state_->replace_router(std::move(router));
 }
 
 std::string HttpServer::address() const {
@@ -491,8 +494,7 @@ bool HttpServer::drain(std::chrono::milliseconds patience) {
       });
     }
   });
-  std::unique_lock lock(state_->mutex);
-  return state_->changed.wait_for(lock, patience, [&] { return state_->claims == 0; });
+  return state_->become_unclaimed(patience);
 }
 
 }  // namespace carat

@@ -39,6 +39,10 @@ struct HttpServing {
     const std::lock_guard lock(mutex);
     return router;
   }
+  void replace_router(std::shared_ptr<const HttpRouter> other) {
+    const std::lock_guard lock(mutex);
+    router = std::move(other);
+  }
   void add(const std::shared_ptr<PendingReply>& reply) {
     const std::lock_guard lock(mutex);
     replies.insert(reply);
@@ -46,6 +50,11 @@ struct HttpServing {
   void remove(const std::shared_ptr<PendingReply>& reply) {
     const std::lock_guard lock(mutex);
     replies.erase(reply);
+  }
+  /// Waits until there is no claim; false when there still is one after `patience`.
+  bool become_unclaimed(std::chrono::milliseconds patience) {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, patience, [&] { return claims == 0; });
   }
 };
 
