@@ -1,5 +1,6 @@
 #include "cpu/cpu_runner.h"
 
+#include <exception>
 #include <optional>
 #include <utility>
 
@@ -69,10 +70,17 @@ class CpuRunner final : public HostRunner {
       draw_row(0);
       return tokens;
     }
+    std::vector<std::exception_ptr> failures(static_cast<std::size_t>(pool_->size()));  // out of memory
     pool_->run([&](int thread) {
       const IndexRange rows = share_of(std::ssize(tokens), thread, pool_->size());
-      for (int64_t row = rows.first; row < rows.last; ++row) draw_row(static_cast<std::size_t>(row));
+      try {
+        for (int64_t row = rows.first; row < rows.last; ++row) draw_row(static_cast<std::size_t>(row));
+      } catch (...) {
+        failures[static_cast<std::size_t>(thread)] = std::current_exception();
+      }
     });
+    for (const std::exception_ptr& failure : failures)
+      if (failure) std::rethrow_exception(failure);
     return tokens;
   }
 

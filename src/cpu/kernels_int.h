@@ -171,6 +171,10 @@ void int_panel(const Left& left, int64_t groups, const IntColumns& right, int to
   if (kTileVectors == 1 && out.rows > 16) int_tiles(left, 1, groups, right, tokens, out.second_half());
 }
 
+/// The largest batch for which int4 weights are unpacked in registers, by each tile anew, and panels only
+/// stream by; for larger ones they are unpacked once for all tiles.
+inline constexpr int kDirectIntTokens = 2 * kTileTokens;
+
 /// Columns of one panel that follow each other in memory, for few tokens: streamed.
 inline void int_stream(WeightFormat format, const std::byte* at, int64_t groups, const IntColumns& right,
                        int tokens, const TileOutput& out) {
@@ -201,7 +205,7 @@ inline void int_block(const MatmulWeights& w, int64_t first, int64_t count, int6
   for (int64_t panel = first; panel < first + count; ++panel) {
     const std::byte* at = w.linear.data + panel * panel_size + first_group * group_bytes;
     const TileOutput out = panel_output(w, panel, y, y_stride, k > 0);
-    if (tokens <= kDirectTokens) {
+    if (tokens <= kDirectIntTokens) {
       int_stream(format, at, groups, right, tokens, out);
     } else {
       int_reuse(format, at, at + (count > 1 ? panel_size : groups * group_bytes), groups, right, tokens, out);

@@ -14,7 +14,7 @@ namespace carat::CARAT_ISA {
 /// own.
 inline constexpr int kTileVectors = kTileRows / 16;
 
-/// The largest batch for which weights are widened in registers, once per tile. For larger ones they are
+/// The largest batch for which bf16 weights are widened in registers, once per tile. For larger ones they are
 /// widened into a buffer first, once for all tiles. Where a tile has all 32 rows of a panel, widening costs
 /// it two instructions per column beside 24 multiply-adds: always less than a buffer that crowds the L1
 /// cache.

@@ -39,11 +39,8 @@ int PromptPacer::prompt_tokens(const Load& load, int room) const {
   if (slowdown_ == 0 || load.decoding == 0) return room;
   if (!decode_step_.known_at(load.decoding)) return 0;
   if (!prompt_token_.known_at(load.context + kShortContext)) return std::min(room, kFirstGuess);
-  // At most twice as many as ever: the first step may have gone by quickly by luck, and the next one would be
-  // long.
-  const double most = std::max(kFirstGuess, 2 * tried_);
   const double affordable = (slowdown_ - 1) * decode_step_.seconds / prompt_token_.seconds;
-  return std::min(room, std::max(kFewest, static_cast<int>(std::min(affordable, most))));
+  return std::min(room, std::max(kFewest, static_cast<int>(std::min<double>(affordable, most_))));
 }
 
 // Both averages lean to the side that lets in fewer prompt tokens: a busy machine holds steps up, which must
@@ -52,11 +49,17 @@ void PromptPacer::report(const Load& load, int prompt_tokens, double seconds) {
   if (load.decoding == 0) return;
   if (prompt_tokens == 0) return decode_step_.add(load.decoding, seconds, 0.25, 0.03);
   const int context = load.context + kShortContext;
-  tried_ = prompt_token_.known_at(context) ? std::max(tried_, prompt_tokens) : prompt_tokens;
-  if (!decode_step_.known_at(load.decoding)) return;
-  constexpr double kLeast = 1e-9;  // a step may even be quicker than the average one without prompt tokens
-  const double value = std::max((seconds - decode_step_.seconds) / prompt_tokens, kLeast);
-  prompt_token_.add(context, value, 0.05, 0.25);
+  const int before = prompt_token_.known_at(context) ? most_ : 0;
+  if (!decode_step_.known_at(load.decoding)) {
+    most_ = std::max({before, kFirstGuess, 2 * prompt_tokens});
+    return;
+  }
+  // With prompt tokens a step isn't quicker: what was measured without them had been held up.
+  decode_step_.seconds = std::min(decode_step_.seconds, seconds);
+  most_ = seconds > slowdown_ * decode_step_.seconds ? std::max(kFirstGuess, prompt_tokens / 2)
+                                                     : std::max({before, kFirstGuess, 2 * prompt_tokens});
+  const double least = decode_step_.seconds / 1000;  // where the difference is lost in the noise
+  prompt_token_.add(context, std::max((seconds - decode_step_.seconds) / prompt_tokens, least), 0.05, 0.25);
 }
 
 }  // namespace carat

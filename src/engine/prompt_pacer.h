@@ -35,7 +35,9 @@ class PromptPacer {
   double slowdown_;
   Cost decode_step_;   // without prompt tokens, by decoding sequences
   Cost prompt_token_;  // what each one adds, by context
-  int tried_ = 0;      // the most prompt tokens of a step with decoding ones, at about this context
+  /// Whatever the averages say: twice as many as went well at about this context, or half as many as took too
+  /// long. One measurement that was off can't be followed by many long steps.
+  int most_ = 0;
 };
 
 }  // namespace carat

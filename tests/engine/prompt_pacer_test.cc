@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace carat {
 namespace {
 
@@ -86,6 +88,24 @@ TEST(PromptPacer, TakesNoStepForLongerThanTheBatchExplains) {
   pacer.report({4}, 0, 5.0);  // held up: at most 40 ms are believed
   pacer.report({4}, 20, 0.060);
   EXPECT_LE(pacer.prompt_tokens({4}, 512), 40);
+}
+
+/// The only step without prompt tokens at this batch may be the one that the machine held up.
+TEST(PromptPacer, OneDecodeStepThatWasHeldUpDoesNotLetInLongSteps) {
+  PromptPacer pacer(2.0);
+  pacer.report({1}, 0, 0.0010);
+  pacer.report({8}, 0, 0.0050);  // truly 1.5 ms
+  int in_a_row = 0, most_in_a_row = 0;
+  for (int i = 0; i < 100; ++i) {
+    const int tokens = pacer.prompt_tokens({8}, 504);
+    const double seconds = 0.0015 + 0.0001 * tokens;
+    EXPECT_LE(seconds, 0.0061) << "step " << i;
+    in_a_row = seconds > 0.0047 ? in_a_row + 1 : 0;
+    most_in_a_row = std::max(most_in_a_row, in_a_row);
+    pacer.report({8}, tokens, seconds);
+  }
+  EXPECT_LE(most_in_a_row, 1);
+  EXPECT_GE(pacer.prompt_tokens({8}, 504), 12);
 }
 
 /// One lucky step would otherwise be followed by one of 512 tokens.
