@@ -39,6 +39,7 @@ tidy: test  ## clang-tidy over the sources
 	@git ls-files 'src/*.cc' | xargs -P "$$(nproc)" -n 1 clang-tidy-19 --quiet -p build/release
 
 install: build  ## install under prefix=/usr/local
+	@cmake --build --preset release --target carat_library >&2
 	@cmake --install build/release --prefix "$(prefix)" --strip >&2
 	@case ":$$PATH:" in *":$(prefix)/bin:"*) ;; *) \
 	  echo 'add $(prefix)/bin to PATH: export PATH="$(prefix)/bin:$$PATH"' >&2 ;; esac

@@ -254,7 +254,8 @@ void add_serve(CLI::App& app, CommandLine& line) {
                  "Examples:\n"
                  "  carat serve google/gemma-4-E2B-it\n"
                  "  curl localhost:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n"
-                 "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Why is the sky blue?\"}]}'");
+                 "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Why is the sky blue?\"}], "
+                 "\"max_tokens\": 200}'");
   command->callback([&] { line.chosen = [&o] { return serve_command(o); }; });
 }
 
