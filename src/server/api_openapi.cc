@@ -146,6 +146,7 @@ constexpr std::string_view kCompletionsRequest = R"json({"allOf": [
         "items": {"$ref": "#/components/schemas/TokenId"}}}]},
     "max_tokens": {"$ref": "#/components/schemas/Limit"},
     "echo": {"$ref": "#/components/schemas/Flag"},
+    "add_special_tokens": {"$ref": "#/components/schemas/Flag"},
     "skip_special_tokens": {"$ref": "#/components/schemas/Flag"},
     "logprobs": {"type": ["integer", "null"], "minimum": 0, "maximum": 20},
     "best_of": {"enum": [1, null]}, "suffix": {"enum": ["", null]}}}]})json";

@@ -93,7 +93,13 @@ TEST(Batch, LinesMayAskForAllThatTheServerCanDo) {
                   {"response_format", json::parse(R"({"type": "json_schema", "json_schema": {"name": "a",
                       "schema": {"type": "object", "properties": {"n": {"enum": [7]}}, "required": ["n"],
                                  "additionalProperties": false}}})")}};
-  const json text{{"prompt", "The fox"}, {"n", 2}, {"logprobs", 1}, {"max_tokens", 3}};
+  const json text{{"prompt", "The fox"},
+                  {"n", 2},
+                  {"logprobs", 1},
+                  {"max_tokens", 3},
+                  {"functions", nullptr},
+                  {"suffix", ""},
+                  {"response_format", {{"type", "text"}}}};
   const std::string in = directory.write(
       "in", chat.dump() + "\n" + json{{"url", "/v1/chat/completions"}, {"body", chat}}.dump() + "\n" +
                 json{{"url", "/v1/completions"}, {"body", text}}.dump() + "\n" +
