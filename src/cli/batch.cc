@@ -74,8 +74,10 @@ class LineExchange final : public HttpExchange {
     if (answers_) respond(error_response({.status = 500, .message = "no reply came"}));
   }
 
+  /// The first response counts.
   void respond(HttpResponse response) override {
-    std::exchange(answers_, nullptr)->add({index_, std::move(request_), std::move(response)});
+    if (const auto answers = std::exchange(answers_, nullptr))
+      answers->add({index_, std::move(request_), std::move(response)});
   }
   void begin_stream(HttpResponse) override {}
   void write(std::string) override {}
@@ -152,6 +154,7 @@ class Batch {
       while (more && in_flight_ < most_in_flight_ && interrupted_by == 0) more = start_next();
       if (in_flight_ == 0) break;
       for (const Answer& answer : answers_->take()) write(answer);
+      output_.sync_if_due();
       progress.update(input_.fraction());
     }
     output_.sync();

@@ -13,11 +13,16 @@ namespace carat {
 Progress::Progress(std::string_view label, bool quiet)
     : label_(printable(label, 40)), enabled_(!quiet && ::isatty(STDERR_FILENO)) {}
 
-Progress::~Progress() {
+Progress::~Progress() { end(); }
+
+void Progress::end() {
+  const std::lock_guard lock(mutex_);
   if (drawn_) std::fputs("\r\x1b[K", stderr);
+  enabled_ = drawn_ = false;
 }
 
 void Progress::update(double fraction) {
+  const std::lock_guard lock(mutex_);
   if (!enabled_) return;
   const auto now = std::chrono::steady_clock::now();
   if (drawn_ && now - last_drawn_ < std::chrono::milliseconds(100)) return;

@@ -2,12 +2,14 @@
 #pragma once
 #include <chrono>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <string_view>
 
 namespace carat {
 
-/// Draws nothing when stderr is not a terminal or when told to be quiet; erases itself at the end.
+/// Draws nothing when stderr is not a terminal or when told to be quiet; erases itself at the end. Any thread
+/// may call it.
 class Progress {
  public:
   Progress(std::string_view label, bool quiet);
@@ -17,8 +19,11 @@ class Progress {
 
   /// `fraction` of the work is done, in [0, 1].
   void update(double fraction);
+  /// Erases it for good.
+  void end();
 
  private:
+  std::mutex mutex_;
   std::string label_;
   bool enabled_, drawn_ = false;
   std::chrono::steady_clock::time_point last_drawn_{};

@@ -106,11 +106,17 @@ void ReplyFile::append(std::string_view line) {
   }
   end_ += static_cast<int64_t>(line.size());
   mark(reply);
-  if (std::chrono::steady_clock::now() - synced_ >= std::chrono::seconds(1)) sync();
+  has_unsynced_ = true;
+  sync_if_due();
+}
+
+void ReplyFile::sync_if_due() {
+  if (has_unsynced_ && std::chrono::steady_clock::now() - synced_ >= std::chrono::seconds(1)) sync();
 }
 
 void ReplyFile::sync() {
   if (::fdatasync(fd_) != 0) fail_to("can't be written to the disk");
+  has_unsynced_ = false;
   synced_ = std::chrono::steady_clock::now();
 }
 

@@ -31,9 +31,12 @@ class ReplyFile {
   uint64_t replies() const { return replies_; }
   uint64_t failed() const { return failed_; }
 
-  /// Appends a line, its newline included; once a second, and in the end, what was written is on the disk.
-  /// Throws Error{unavailable}, after which the file is as before the call.
+  /// Appends a line, its newline included; syncs when that is due. Throws Error{unavailable}, after which
+  /// the file is as before the call.
   void append(std::string_view line);
+  /// Syncs when there are lines to sync and the last time is a second ago or more. To be called often, so
+  /// that lines don't wait for the next append().
+  void sync_if_due();
   /// Waits until all is on the disk.
   void sync();
 
@@ -48,6 +51,7 @@ class ReplyFile {
   int64_t end_ = 0;               // of the last whole line
   std::vector<uint32_t> hashes_;  // per line of the input its hash; 0: no reply
   uint64_t replies_ = 0, failed_ = 0;
+  bool has_unsynced_ = false;
   std::chrono::steady_clock::time_point synced_ = std::chrono::steady_clock::now();
 };
 

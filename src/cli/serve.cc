@@ -118,11 +118,10 @@ std::string model_path(const ServeOptions& options) {
   return named && *named ? named : find_demo_model().string();
 }
 
-std::shared_ptr<ServedModel> load(const ServeOptions& options, const std::string& path,
-                                  const AccessLog& log) {
+std::shared_ptr<ServedModel> load(const ServeOptions& options, const std::string& path, const AccessLog& log,
+                                  Progress& bar) {
   const auto warn = [&](const std::string& text) { log.message(LogLevel::error, "warning: " + text); };
-  const bool quiet = options.log_json || options.log_level != "info";
-  auto served = load_served_model(path, options.engine, {}, warn, loading_bar(quiet));
+  auto served = load_served_model(path, options.engine, {}, warn, [&](double done) { bar.update(done); });
   served->names = options.names;
   if (served->names.empty()) served->names = {std::filesystem::path(path).lexically_normal().string()};
   if (std::filesystem::is_directory(path) && options.names.empty())
@@ -150,10 +149,15 @@ int serve_command(const ServeOptions& options) {
   const std::string path = model_path(options);
   auto server = std::make_unique<Server>(server_options(options), log);
   log.message(LogLevel::info, "loading " + path + "; " + server->address() + "/health says when it is ready");
-  auto loading = std::async(std::launch::async, [&] { return load(options, path, log); });
-  while (loading.wait_for(0s) != std::future_status::ready)
-    if (stop.comes_within(20ms)) end_while_loading(std::move(server), log);
+  Progress bar("loading", options.log_json || options.log_level != "info");
+  auto loading = std::async(std::launch::async, [&] { return load(options, path, log, bar); });
+  while (loading.wait_for(0s) != std::future_status::ready) {
+    if (!stop.comes_within(20ms)) continue;
+    bar.end();
+    end_while_loading(std::move(server), log);
+  }
   const auto served = loading.get();
+  bar.end();
   const std::string name = served->names.front();
   const int context = served->engine->max_context();
   server->set_model(served);

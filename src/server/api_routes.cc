@@ -1,9 +1,9 @@
 #include "server/api_routes.h"
 
-#include <algorithm>
 #include <functional>
 #include <utility>
 
+#include "base/ascii.h"
 #include "server/chat_prompt.h"
 #include "server/chat_reply.h"
 #include "server/completions_reply.h"
@@ -23,10 +23,8 @@ using Model = std::shared_ptr<const ServedModel>;
 
 /// Takes a missing type for JSON, as small programs leave it out.
 void require_json(const HttpRequest& request) {
-  std::string type(request.header("Content-Type"));
-  type = type.substr(0, type.find_first_of("; "));
-  std::ranges::transform(type, type.begin(),
-                         [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  const std::string_view sent = request.header("Content-Type");
+  const std::string type = ascii_lower(sent.substr(0, sent.find_first_of("; ")));
   if (type.empty() || type == "application/json" || type.ends_with("+json")) return;
   throw ApiError(415, "", "unsupported_media_type",
                  "the body is of type " + in_quotes(type) + ", send \"Content-Type: application/json\"");

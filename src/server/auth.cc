@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/ascii.h"
 #include "base/error.h"
 
 namespace carat {
@@ -27,8 +28,7 @@ bool same(std::string_view given, std::string_view key) {
 /// What follows "SCHEME " in a header Authorization; empty when it is of another scheme.
 std::string_view credentials(std::string_view authorization, std::string_view scheme) {
   if (authorization.size() <= scheme.size() || authorization[scheme.size()] != ' ') return {};
-  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
-  if (!std::ranges::equal(authorization.substr(0, scheme.size()), scheme, {}, lower)) return {};
+  if (!equal_ignoring_case(authorization.substr(0, scheme.size()), scheme)) return {};
   return trimmed(authorization.substr(scheme.size()));
 }
 

@@ -2,15 +2,10 @@
 
 #include <algorithm>
 
+#include "base/ascii.h"
+
 namespace carat {
 namespace {
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::ranges::transform(result, result.begin(),
-                         [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  return result;
-}
 
 /// Of "host", "host:8080" or "[::1]:8080".
 std::string_view without_port(std::string_view host) {
@@ -45,16 +40,16 @@ bool BrowserGuard::is_of_foreign_page(const HttpRequest& request) const {
   if (!site.empty()) return site != "same-origin" && site != "none";
   if (origin.empty()) return false;
   const std::size_t scheme = origin.find("://");
-  return scheme == origin.npos || lower(origin.substr(scheme + 3)) != lower(request.header("host"));
+  return scheme == origin.npos || !equal_ignoring_case(origin.substr(scheme + 3), request.header("host"));
 }
 
 /// A page elsewhere can have its own name lead to this machine (DNS rebinding), and is no foreign page then.
 /// It can't do so with an address.
 bool BrowserGuard::is_own_name(std::string_view host) const {
   if (!names_ || host.empty()) return true;
-  const std::string name = lower(without_port(host));
+  const std::string name = ascii_lower(without_port(host));
   return is_address(name) || name == "localhost" || name.ends_with(".localhost") ||
-         std::ranges::any_of(*names_, [&](const std::string& own) { return lower(own) == name; });
+         std::ranges::any_of(*names_, [&](const std::string& own) { return equal_ignoring_case(own, name); });
 }
 
 }  // namespace carat

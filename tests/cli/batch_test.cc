@@ -199,8 +199,7 @@ TEST(Batch, InterruptedItEndsWithWholeLines) {
   for (int i = 1; i < 400; ++i) text += endless.dump() + "\n";
   const std::string in = directory.write("in", text), out = directory.path() / "out";
   Program program({"batch", kDemoModel, in, out});
-  while (!std::filesystem::exists(out) || std::filesystem::file_size(out) == 0)
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  ASSERT_TRUE(comes_true([&] { return !read_text(out).empty(); })) << program.errors();
   program.interrupt();
   const Finished finished = program.wait();
   EXPECT_EQ(finished.code, 130) << finished.err;

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -12,9 +11,11 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "api/demo_model.h"
+#include "cli/child.h"
 #include "support/temp_directory.h"
 
 extern char** environ;
@@ -43,11 +44,20 @@ class Program {
           ::open(out.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600),
           ::open(err.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
   }
-  /// With standard output going to `out`, which is closed here.
-  Program(std::vector<std::string> args, int out) {
+  /// With standard output going to `out`, which is closed here. The program begins with signal `ignored`
+  /// ignored.
+  Program(std::vector<std::string> args, int out, int ignored = 0) : ignored_(ignored) {
     start(std::move(args), {}, ::open("/dev/null", O_RDONLY | O_CLOEXEC), out,
           ::open(err_path().c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
   }
+
+  ~Program() {
+    if (pid_ < 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
 
   void interrupt() const { signal(SIGINT); }
   void signal(int number) const { ::kill(pid_, number); }
@@ -56,9 +66,7 @@ class Program {
   std::string errors() const { return read_text(err_path()); }
 
   Finished wait() {
-    int status = 0;
-    ::waitpid(pid_, &status, 0);
-    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    const int code = wait_for_end(std::exchange(pid_, -1));
     return {code, read_text(out_path()), read_text(err_path())};
   }
 
@@ -86,6 +94,7 @@ class Program {
       ::dup2(in, STDIN_FILENO);
       ::dup2(out, STDOUT_FILENO);
       ::dup2(err, STDERR_FILENO);
+      reset_signals(ignored_);
       ::execve(argv[0], argv.data(), envp.data());
       ::_exit(127);
     }
@@ -93,7 +102,8 @@ class Program {
   }
 
   TempDirectory files_;
-  pid_t pid_ = -1;
+  int ignored_ = 0;
+  pid_t pid_ = -1;  // until wait()
 };
 
 inline Finished run_program(std::vector<std::string> args, std::string_view input = "",

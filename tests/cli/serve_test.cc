@@ -1,8 +1,6 @@
 // The end of `carat serve`; what it serves is tested with src/server.
-#include <chrono>
-#include <thread>
-
 #include "cli/program.h"
+#include "cli/terminal.h"
 
 namespace carat {
 namespace {
@@ -12,9 +10,8 @@ class Serving {
  public:
   /// Waits until the log has `line`.
   explicit Serving(std::string_view line) : program_({"serve", kDemoModel, "--port", "0"}) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (program_.errors().find(line) == std::string::npos && std::chrono::steady_clock::now() < deadline)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_TRUE(comes_true([&] { return program_.errors().find(line) != std::string::npos; }))
+        << program_.errors();
   }
   Finished end(int signal) {
     program_.signal(signal);
@@ -31,6 +28,15 @@ TEST(Serve, ASignalEndsItWhileItLoads) {
     EXPECT_EQ(finished.code, 0) << finished.err;
     EXPECT_NE(finished.err.find("shutting down"), std::string::npos) << finished.err;
   }
+}
+
+TEST(Serve, NoBarStaysOnTheTerminalWhenASignalEndsIt) {
+  Terminal terminal({"serve", kDemoModel, "--port", "0"});
+  terminal.wait_for("loading [");
+  terminal.type("\x03");
+  EXPECT_NE(terminal.wait_for("shutting down").rfind("\r\x1b[K"), std::string::npos);
+  EXPECT_EQ(terminal.wait(), 0);
+  EXPECT_EQ(terminal.rest().find("loading ["), std::string::npos) << terminal.rest();
 }
 
 TEST(Serve, ASignalEndsItWhileItServes) {

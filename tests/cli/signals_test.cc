@@ -8,12 +8,12 @@ namespace {
 /// A long reply into a pipe that holds less than all of it: after the first byte it can't have ended yet.
 class LongReply {
  public:
-  explicit LongReply(const std::string& model) {
+  explicit LongReply(const std::string& model, int ignored = 0) {
     if (::pipe2(ends_, O_CLOEXEC) != 0 || ::fcntl(ends_[1], F_SETPIPE_SZ, 4096) > 4096)
       throw std::runtime_error("no small pipe");
     program_.emplace(std::vector<std::string>{"run", model, "-p", "Once upon a time", "--ignore-eos", "-n",
                                               "4000", "--mmap"},
-                     ends_[1]);
+                     ends_[1], ignored);
     char first = 0;
     EXPECT_EQ(::read(ends_[0], &first, 1), 1);
   }
@@ -43,9 +43,7 @@ TEST(Signals, ModelFileThatIsCutWhileInUseEndsTheProgramWithALine) {
 }
 
 TEST(Signals, AnIgnoredSignalStaysIgnored) {
-  const auto before = ::signal(SIGINT, SIG_IGN);
-  LongReply reply(kDemoModel);
-  ::signal(SIGINT, before);
+  LongReply reply(kDemoModel, SIGINT);
   reply.program().interrupt();
   const Finished finished = reply.finish();
   EXPECT_EQ(finished.code, 0);

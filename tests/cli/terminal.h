@@ -12,8 +12,10 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "cli/child.h"
 #include "support/temp_directory.h"
 
 namespace carat {
@@ -32,6 +34,7 @@ class Terminal {
     std::vector<char*> argv;
     for (std::string& arg : args) argv.push_back(arg.data());
     argv.push_back(nullptr);
+    reset_signals();
     ::execv(argv[0], argv.data());
     ::_exit(127);
   }
@@ -68,10 +71,7 @@ class Terminal {
   int wait() {
     while (read_more()) {
     }
-    int status = 0;
-    ::waitpid(pid_, &status, 0);
-    pid_ = -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return wait_for_end(std::exchange(pid_, -1));
   }
   const std::string& rest() const { return seen_; }
 
