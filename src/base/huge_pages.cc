@@ -13,6 +13,7 @@
 
 #include "base/cgroup.h"
 #include "base/error.h"
+#include "base/memory_text.h"
 
 namespace carat {
 
@@ -27,7 +28,7 @@ HugePages::HugePages(std::size_t bytes, const char* purpose) {
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   }
   if (mapped == MAP_FAILED) {
-    fail(ErrorKind::out_of_memory, bytes >> 20, " MiB for ", purpose, ": ", std::strerror(errno));
+    fail(ErrorKind::out_of_memory, memory_text_up(bytes), " for ", purpose, ": ", std::strerror(errno));
   }
   mapping_ = {static_cast<std::byte*>(mapped), mapped_bytes};
   const auto address = reinterpret_cast<std::uintptr_t>(mapped);

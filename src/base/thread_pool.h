@@ -5,6 +5,7 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <thread>
 #include <vector>
 
@@ -26,6 +27,21 @@ class ThreadPool {
   template <class Work>
   void run(const Work& work) {
     run_region([](const void* w, int part) { (*static_cast<const Work*>(w))(part); }, &work);
+  }
+  /// run() for work that may throw: when all calls have ended, throws what the first thread with a failure
+  /// threw.
+  template <class Work>
+  void run_throwing(const Work& work) {
+    std::vector<std::exception_ptr> failures(static_cast<std::size_t>(size()));
+    run([&](int thread) {
+      try {
+        work(thread);
+      } catch (...) {
+        failures[static_cast<std::size_t>(thread)] = std::current_exception();
+      }
+    });
+    for (const std::exception_ptr& failure : failures)
+      if (failure) std::rethrow_exception(failure);
   }
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "chat/jinja_operators.h"
 #include "chat/python_text.h"
@@ -14,7 +15,7 @@ namespace {
 bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
 bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
 char to_upper(char c) { return is_lower(c) ? static_cast<char>(c - 'a' + 'A') : c; }
-char to_lower(char c) { return is_upper(c) ? static_cast<char>(c - 'A' + 'a') : c; }
+char to_lower(char c) { return ascii_lower(c); }  // one of the overloads
 
 /// The same text with every byte replaced by change(byte), in order.
 template <class Change>

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -200,13 +201,14 @@ class Batch {
     std::string line;
     uint64_t index = 0;
     if (!input_.next(line, index)) return false;
-    if (output_.has(index, hash_of_line(line))) return true;
+    const uint32_t line_hash = hash_of_line(line);
+    if (output_.has(index, line_hash)) return true;
     if (line.find_first_not_of(" \t\r") == line.npos) return true;
-    BatchRequest request = parse_batch_request(line, defaults_);
+    BatchRequest request = parse_batch_request(line, line_hash, defaults_);
     if (request.error.empty() && request.is_chat && !model_->is_chat_model)
       request.error = "this checkpoint is no chat model: it has no chat template";
     if (!request.error.empty()) {
-      output_.append(batch_error_line(index, request));
+      output_.append(batch_error_line(index, request), {index, line_hash, /*failed=*/true});
       return true;
     }
     auto http = std::make_shared<HttpRequest>();
@@ -229,7 +231,7 @@ class Batch {
     prompt_tokens_ += reply.usage.prompt_tokens;
     cached_tokens_ += reply.usage.cached_tokens;
     reply_tokens_ += reply.usage.reply_tokens;
-    output_.append(reply.line);
+    output_.append(reply.line, {answer.index, answer.request.line_hash, answer.response.status != 200});
   }
 
   static constexpr int kMostWaiting = 1 << 20;  // each line may ask for several replies

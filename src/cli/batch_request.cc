@@ -116,9 +116,9 @@ Usage usage_of(const Json& body) {
 
 }  // namespace
 
-BatchRequest parse_batch_request(std::string_view line, const BatchDefaults& defaults) {
+BatchRequest parse_batch_request(std::string_view line, uint32_t line_hash, const BatchDefaults& defaults) {
   BatchRequest request;
-  request.line_hash = hash_of_line(line);
+  request.line_hash = line_hash;
   try {
     jinja::parse_json(line, Origin::user, "the line");  // says what is wrong, and bounds the depth
     const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);

@@ -32,7 +32,7 @@ struct BatchDefaults {
 /// Accepts {"prompt": ...} and {"messages": [...]} with the parameters of OpenAI's API, an "id" or
 /// "custom_id", and OpenAI's batch lines, which have all that in "body". Values of the parameters are left to
 /// the API to check. Never throws for what the line says.
-BatchRequest parse_batch_request(std::string_view line, const BatchDefaults& defaults);
+BatchRequest parse_batch_request(std::string_view line, uint32_t line_hash, const BatchDefaults& defaults);
 
 /// Tells a line from one that was there before; never 0.
 uint32_t hash_of_line(std::string_view line);

@@ -91,8 +91,7 @@ void ReplyFile::check_end(uint64_t lines) const {
        hashes_.size() - 1, "; remove that reply, or give another file");
 }
 
-void ReplyFile::append(std::string_view line) {
-  const BatchReplyId reply = parse_batch_reply(line);
+void ReplyFile::append(std::string_view line, const BatchReplyId& reply) {
   for (std::string_view left = line; !left.empty();) {
     const ssize_t count = ::write(fd_, left.data(), left.size());
     if (count < 0 && errno == EINTR) continue;

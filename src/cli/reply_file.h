@@ -31,9 +31,9 @@ class ReplyFile {
   uint64_t replies() const { return replies_; }
   uint64_t failed() const { return failed_; }
 
-  /// Appends a line, its newline included; syncs when that is due. Throws Error{unavailable}, after which
-  /// the file is as before the call.
-  void append(std::string_view line);
+  /// Appends a line about `reply`, its newline included; syncs when that is due. Throws Error{unavailable},
+  /// after which the file is as before the call.
+  void append(std::string_view line, const BatchReplyId& reply);
   /// Syncs when there are lines to sync and the last time is a second ago or more. To be called often, so
   /// that lines don't wait for the next append().
   void sync_if_due();

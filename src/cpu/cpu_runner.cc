@@ -1,6 +1,6 @@
 #include "cpu/cpu_runner.h"
 
-#include <exception>
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -62,25 +62,15 @@ class CpuRunner final : public HostRunner {
   std::vector<int32_t> draw(std::span<float> logits, std::span<const RowSampling> sampling) override {
     const auto vocab = static_cast<std::size_t>(plan_.vocab);
     CHECK(logits.size() == sampling.size() * vocab);
+    if (sampling.size() == 1) return draw_rows(logits, plan_.vocab, sampling);
     std::vector<int32_t> tokens(sampling.size());
-    const auto draw_row = [&](std::size_t row) {
-      tokens[row] = sample(logits.subspan(row * vocab, vocab), sampling[row]);
-    };
-    if (tokens.size() == 1) {
-      draw_row(0);
-      return tokens;
-    }
-    std::vector<std::exception_ptr> failures(static_cast<std::size_t>(pool_->size()));  // out of memory
-    pool_->run([&](int thread) {
+    pool_->run_throwing([&](int thread) {
       const IndexRange rows = share_of(std::ssize(tokens), thread, pool_->size());
-      try {
-        for (int64_t row = rows.first; row < rows.last; ++row) draw_row(static_cast<std::size_t>(row));
-      } catch (...) {
-        failures[static_cast<std::size_t>(thread)] = std::current_exception();
-      }
+      const auto first = static_cast<std::size_t>(rows.first), count = static_cast<std::size_t>(rows.count());
+      std::ranges::copy(draw_rows(logits.subspan(first * vocab, count * vocab), plan_.vocab,
+                                  sampling.subspan(first, count)),
+                        tokens.begin() + rows.first);
     });
-    for (const std::exception_ptr& failure : failures)
-      if (failure) std::rethrow_exception(failure);
     return tokens;
   }
 

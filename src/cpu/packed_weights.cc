@@ -1,11 +1,11 @@
 #include "cpu/packed_weights.h"
 
 #include <algorithm>
-#include <exception>
 #include <utility>
 
 #include "base/error.h"
 #include "base/float16.h"
+#include "base/memory_text.h"
 #include "model/formats.h"
 #include "model/quantized_checkpoint.h"
 
@@ -142,19 +142,11 @@ class PanelPacker {
 /// Each thread packs, and so touches first, about what it will read.
 void pack_matrix(const ModelPlan& plan, const Packing& matrix, std::byte* out, const Kernels& kernels,
                  ThreadPool& pool) {
-  std::vector<std::exception_ptr> failures(static_cast<std::size_t>(pool.size()));
   const std::size_t bytes = panel_bytes(matrix.packed->linear.format, matrix.source.cols);
-  pool.run([&](int thread) {
-    try {
-      const IndexRange panels = share_of(matrix.packed->panels(), thread, pool.size());
-      PanelPacker(plan, kernels, matrix).pack(panels, out + bytes * static_cast<std::size_t>(panels.first));
-    } catch (...) {
-      failures[static_cast<std::size_t>(thread)] = std::current_exception();
-    }
+  pool.run_throwing([&](int thread) {
+    const IndexRange panels = share_of(matrix.packed->panels(), thread, pool.size());
+    PanelPacker(plan, kernels, matrix).pack(panels, out + bytes * static_cast<std::size_t>(panels.first));
   });
-  for (const std::exception_ptr& failure : failures) {
-    if (failure) std::rethrow_exception(failure);
-  }
 }
 
 std::size_t read_per_token(const ModelPlan& plan, const std::vector<Packing>& list) {
@@ -193,8 +185,8 @@ PackedWeights::PackedWeights(const ModelPlan& plan, const PackOptions& options, 
 
   const std::size_t available = available_memory_bytes();
   if (available > 0 && total > available) {
-    fail(ErrorKind::out_of_memory, "the weights need ", total >> 20, " MiB of memory, ", available >> 20,
-         " MiB are free; a smaller format (int8, int4) or mmap needs less");
+    fail(ErrorKind::out_of_memory, "the weights need ", memory_text_up(total), " of memory, ",
+         memory_text(available), " are free; a smaller format (int8, int4) or mmap needs less");
   }
   memory_ = HugePages(total, "the weights");
   std::size_t done = 0;

@@ -19,7 +19,7 @@ class Outbox {
   /// `replies`: how many will finish. `notify`, if any, is called by the engine's thread after each post().
   Outbox(int replies, std::function<void()> notify) : notify_(std::move(notify)), open_(replies) {}
 
-  /// A step's events: the reader is woken once.
+  /// Events of one step: the reader is woken once for them.
   void post(std::vector<Event> events);
   /// The next event, waiting at most `patience` for it (none: as long as it takes). None when there is none
   /// in time or all replies have finished and been read.

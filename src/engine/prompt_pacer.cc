@@ -47,13 +47,10 @@ int PromptPacer::prompt_tokens(const Load& load, int room) const {
 // not look like a slow model that a few tokens more don't matter to.
 void PromptPacer::report(const Load& load, int prompt_tokens, double seconds) {
   if (load.decoding == 0) return;
+  if (prompt_tokens > 0 && !decode_step_.known_at(load.decoding)) return;  // nothing to compare with
   if (prompt_tokens == 0) return decode_step_.add(load.decoding, seconds, 0.25, 0.03);
   const int context = load.context + kShortContext;
   const int before = prompt_token_.known_at(context) ? most_ : 0;
-  if (!decode_step_.known_at(load.decoding)) {
-    most_ = std::max({before, kFirstGuess, 2 * prompt_tokens});
-    return;
-  }
   // With prompt tokens a step isn't quicker: what was measured without them had been held up.
   decode_step_.seconds = std::min(decode_step_.seconds, seconds);
   most_ = seconds > slowdown_ * decode_step_.seconds ? std::max(kFirstGuess, prompt_tokens / 2)

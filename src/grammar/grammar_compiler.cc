@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <mutex>
 #include <optional>
 #include <utility>

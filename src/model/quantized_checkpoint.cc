@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <exception>
 #include <map>
 #include <memory>
 #include <set>
@@ -81,23 +80,14 @@ void encode_rows(const ModelPlan& plan, const Linear& w, int64_t first, int64_t 
                  ThreadPool& pool, std::vector<std::byte>& out) {
   const std::size_t bytes = row_bytes(format, w.cols);
   out.resize(bytes * static_cast<std::size_t>(count));
-  std::vector<std::exception_ptr> failures(static_cast<std::size_t>(pool.size()));
-  pool.run([&](int thread) {
-    try {
-      std::vector<float> row(static_cast<std::size_t>(w.cols));
-      const IndexRange share = share_of(count, thread, pool.size());
-      for (int64_t r = share.first; r < share.last; ++r) {
-        decode_row(w, first + r, row.data());
-        encode_row_of(plan, w, first + r, format, row.data(),
-                      out.data() + bytes * static_cast<std::size_t>(r));
-      }
-    } catch (...) {
-      failures[static_cast<std::size_t>(thread)] = std::current_exception();
+  pool.run_throwing([&](int thread) {
+    std::vector<float> row(static_cast<std::size_t>(w.cols));
+    const IndexRange share = share_of(count, thread, pool.size());
+    for (int64_t r = share.first; r < share.last; ++r) {
+      decode_row(w, first + r, row.data());
+      encode_row_of(plan, w, first + r, format, row.data(), out.data() + bytes * static_cast<std::size_t>(r));
     }
   });
-  for (const std::exception_ptr& failure : failures) {
-    if (failure) std::rethrow_exception(failure);
-  }
 }
 
 /// Everything beside the weights: configuration, tokenizer, templates.

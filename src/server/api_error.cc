@@ -40,7 +40,7 @@ std::string anthropic_error_json(const ApiError& error) {
 
 HttpResponse to_response(const ApiError& error, std::string body) {
   HttpResponse response{.status = error.status, .body = std::move(body)};
-  if (error.status == 429 || error.status == 503) response.headers.push_back({"Retry-After", "1"});
+  if (error.status == 503) response.headers.push_back({"Retry-After", "1"});
   return response;
 }
 

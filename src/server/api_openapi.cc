@@ -277,7 +277,7 @@ void write_responses(const Endpoint& endpoint, JsonText& json) {
         content(endpoint.stream, is_text ? R"({"type":"string"})" : R"({"type":"object"})");
       });
     });
-    for (const char* const status : {"400", "401", "404", "413", "415", "429", "500", "503"}) {
+    for (const char* const status : {"400", "401", "403", "404", "413", "415", "500", "503"}) {
       json.name(status).object([&] {
         json.field("description", "An error");
         json.name("content").object([&] {

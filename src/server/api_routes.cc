@@ -7,6 +7,7 @@
 #include "server/chat_prompt.h"
 #include "server/chat_reply.h"
 #include "server/completions_reply.h"
+#include "server/http_error.h"
 #include "server/messages_reply.h"
 #include "server/messages_request.h"
 #include "server/models_reply.h"
@@ -30,18 +31,17 @@ void require_json(const HttpRequest& request) {
                  "the body is of type " + in_quotes(type) + ", send \"Content-Type: application/json\"");
 }
 
-using ErrorJson = std::string (*)(const ApiError&);
-
 /// A route that may throw.
-HttpRoute guarded(std::function<void(const HttpRequest&, const Exchange&)> serve,
-                  ErrorJson error_json = openai_error_json) {
-  return [serve = std::move(serve), error_json](const std::shared_ptr<const HttpRequest>& request,
-                                                const Exchange& exchange) {
+HttpRoute guarded(std::function<void(const HttpRequest&, const Exchange&)> serve) {
+  return [serve = std::move(serve)](const std::shared_ptr<const HttpRequest>& request,
+                                    const Exchange& exchange) {
     try {
       serve(*request, exchange);
     } catch (...) {
       const ApiError error = current_api_error();
-      exchange->respond(to_response(error, error_json(error)));
+      const bool is_openai = error_shape(request->path) == ErrorShape::openai;
+      exchange->respond(
+          to_response(error, is_openai ? openai_error_json(error) : anthropic_error_json(error)));
     }
   };
 }
@@ -49,13 +49,11 @@ HttpRoute guarded(std::function<void(const HttpRequest&, const Exchange&)> serve
 using Serve = std::function<void(const Model&, const ApiFields&, const Exchange&)>;
 
 /// A route whose body is a JSON object.
-HttpRoute with_body(const Model& model, Serve serve, ErrorJson error_json = openai_error_json) {
-  return guarded(
-      [model, serve = std::move(serve)](const HttpRequest& request, const Exchange& exchange) {
-        require_json(request);
-        serve(model, ApiFields(parse_body(request.body, model->origin()), ""), exchange);
-      },
-      error_json);
+HttpRoute with_body(const Model& model, Serve serve) {
+  return guarded([model, serve = std::move(serve)](const HttpRequest& request, const Exchange& exchange) {
+    require_json(request);
+    serve(model, ApiFields(parse_body(request.body, model->origin()), ""), exchange);
+  });
 }
 
 ReplyReading chat_reading(const ChatRequest& request, ChatRun& run, const ServedModel& model) {
@@ -153,8 +151,8 @@ Serve respond_with(Make make) {
 }  // namespace
 
 void add_api_routes(HttpRouter& router, const std::shared_ptr<const ServedModel>& model) {
-  const auto post = [&](const char* path, Serve serve, ErrorJson error_json = openai_error_json) {
-    router.add("POST", path, with_body(model, std::move(serve), error_json));
+  const auto post = [&](const char* path, Serve serve) {
+    router.add("POST", path, with_body(model, std::move(serve)));
   };
   const auto get = [&](const char* path, std::function<void(const HttpRequest&, const Exchange&)> serve) {
     router.add("GET", path, guarded(std::move(serve)));
@@ -162,8 +160,8 @@ void add_api_routes(HttpRouter& router, const std::shared_ptr<const ServedModel>
   post("/v1/chat/completions", serve_chat_completions);
   post("/v1/completions", serve_completions);
   post("/v1/responses", serve_responses);
-  post("/v1/messages", serve_messages, anthropic_error_json);
-  post("/v1/messages/count_tokens", serve_count_tokens, anthropic_error_json);
+  post("/v1/messages", serve_messages);
+  post("/v1/messages/count_tokens", serve_count_tokens);
   post("/v1/embeddings", refuse_embeddings);
   post("/tokenize", respond_with(tokenize_json));
   post("/detokenize", respond_with(detokenize_json));

@@ -1,6 +1,5 @@
 #include "server/chat_grammar.h"
 
-#include <algorithm>
 #include <string>
 #include <vector>
 

@@ -1,6 +1,5 @@
 #include "server/chat_reply.h"
 
-#include <functional>
 #include <utility>
 
 #include "server/reply_envelope.h"

@@ -1,7 +1,5 @@
 #include "server/completions_request.h"
 
-#include <algorithm>
-
 namespace carat {
 namespace {
 

@@ -32,8 +32,6 @@ std::string_view error_type(int status, ErrorShape shape) {
       return is_openai ? "invalid_request_error" : "not_found_error";
     case 413:
       return is_openai ? "invalid_request_error" : "request_too_large";
-    case 429:
-      return "rate_limit_error";
     case 503:
       return is_openai ? "server_error" : "overloaded_error";
     case 504:
@@ -79,9 +77,9 @@ HttpError http_error_of(const std::exception& exception) {
   }
 }
 
-HttpResponse busy_response(int status, std::string message, int retry_after_s, std::string_view path) {
+HttpResponse busy_response(std::string message, int retry_after_s, std::string_view path) {
   HttpResponse response =
-      error_response({.status = status, .message = std::move(message), .code = "busy"}, path);
+      error_response({.status = 503, .message = std::move(message), .code = "busy"}, path);
   response.headers.push_back({"retry-after", std::to_string(retry_after_s)});
   return response;
 }

@@ -30,7 +30,7 @@ std::string error_body(const HttpError& error, ErrorShape shape = ErrorShape::op
 HttpResponse error_response(const HttpError& error, std::string_view path = {});
 /// What a client is told of an exception: the messages of Error are meant for users, others are not shown.
 HttpError http_error_of(const std::exception& error);
-/// 429 or 503 with Retry-After.
-HttpResponse busy_response(int status, std::string message, int retry_after_s, std::string_view path = {});
+/// 503 with Retry-After.
+HttpResponse busy_response(std::string message, int retry_after_s, std::string_view path = {});
 
 }  // namespace carat

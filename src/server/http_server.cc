@@ -298,7 +298,7 @@ awaitable<bool> Connection::answer(ActiveRequest& active) {
     if (match_.thread == RouteThread::network)
       work();
     else if (!server_.workers.try_post(work))
-      exchange->respond(busy_response(503, "too many requests wait; try again", 1, active.head().path));
+      exchange->respond(busy_response("too many requests wait; try again", 1, active.head().path));
   }
   const bool goes_on = co_await send_reply(active);
   reply->close();
@@ -436,7 +436,7 @@ void HttpServer::State::accept_waiting() {
 void HttpServer::State::accept(Socket socket, Loop& loop) {
   Failure ignored;
   if (connections >= options.most_connections) {
-    const std::string bytes = whole_reply(busy_response(503, "too many connections; try again", 1));
+    const std::string bytes = whole_reply(busy_response("too many connections; try again", 1));
     socket.non_blocking(true, ignored);
     if (!tls) socket.send(net::buffer(bytes), 0, ignored);
     return;

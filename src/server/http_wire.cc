@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <ctime>
 
+#include "base/ascii.h"
+
 namespace carat {
 namespace {
 
@@ -40,8 +42,6 @@ const char* reason(int status) {
       return "Expectation Failed";
     case 422:
       return "Unprocessable Content";
-    case 429:
-      return "Too Many Requests";
     case 431:
       return "Request Header Fields Too Large";
     case 500:
@@ -60,7 +60,7 @@ const char* reason(int status) {
 }
 
 void add_header(std::string& head, std::string_view name, std::string_view value) {
-  for (const char c : name) head += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  for (const char c : name) head += ascii_lower(c);
   head += ": ";
   for (const char c : value)
     if (static_cast<unsigned char>(c) >= 0x20 && c != 0x7f) head += c;

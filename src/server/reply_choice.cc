@@ -1,6 +1,5 @@
 #include "server/reply_choice.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "server/reply_id.h"

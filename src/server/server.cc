@@ -98,8 +98,8 @@ void Server::add_own_routes(HttpRouter& router) {
 }
 
 HttpResponse Server::unavailable(std::string_view path) const {
-  if (draining_) return busy_response(503, "the server is shutting down", kRetryDraining_s, path);
-  return busy_response(503, "the model is being loaded", kRetryLoading_s, path);
+  if (draining_) return busy_response("the server is shutting down", kRetryDraining_s, path);
+  return busy_response("the model is being loaded", kRetryLoading_s, path);
 }
 
 HttpResponse Server::health() const {

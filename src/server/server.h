@@ -3,7 +3,6 @@
 #pragma once
 #include <atomic>
 #include <chrono>
-#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <optional>

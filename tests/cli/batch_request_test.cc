@@ -15,7 +15,7 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 BatchRequest parse(std::string_view line, const BatchDefaults& defaults = {.max_tokens = 7}) {
-  return parse_batch_request(line, defaults);
+  return parse_batch_request(line, hash_of_line(line), defaults);
 }
 
 json body_of(const BatchRequest& request) {

@@ -14,12 +14,14 @@ std::string line(int index, const std::string& more = "") {
          std::to_string(100 + index) + more + "}\n";
 }
 
+void append(ReplyFile& file, const std::string& line) { file.append(line, parse_batch_reply(line)); }
+
 TEST(ReplyFile, RemembersWhatItHas) {
   const TempDirectory directory;
   const auto path = directory.path() / "out";
   {
     ReplyFile file(path);
-    for (const int index : {3, 0}) file.append(line(index));
+    for (const int index : {3, 0}) append(file, line(index));
     EXPECT_TRUE(file.has(3, 103));
     EXPECT_FALSE(file.has(1, 101));
     EXPECT_EQ(file.replies(), 2u);
@@ -38,7 +40,7 @@ TEST(ReplyFile, LineThatWasCutOffIsRemoved) {
     {
       ReplyFile file(path);
       EXPECT_FALSE(file.has(1, 101));
-      file.append(line(2));
+      append(file, line(2));
     }
     EXPECT_EQ(read_text(path), line(0) + line(2));
   }
@@ -71,7 +73,7 @@ TEST(ReplyFile, CountsErrorsAlsoThoseThatWereThere) {
   {
     ReplyFile file(path);
     EXPECT_EQ(file.failed(), 1u);
-    file.append(line(3, error));
+    append(file, line(3, error));
     EXPECT_EQ(file.failed(), 2u);
   }
   EXPECT_EQ(ReplyFile(path).failed(), 2u);

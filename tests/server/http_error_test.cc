@@ -22,7 +22,7 @@ TEST(HttpError, HasTheFourFieldsOfOpenAi) {
 }
 
 TEST(HttpError, OfOneStatusHaveOneTypeWhereverTheyComeFrom) {
-  for (const int status : {400, 401, 403, 404, 413, 415, 429, 500, 503, 504}) {
+  for (const int status : {400, 401, 403, 404, 413, 415, 500, 503, 504}) {
     const ApiError error(status, "", "", "m");
     EXPECT_EQ(openai_error_json(error), error_body({.status = status, .message = "m"})) << status;
     EXPECT_EQ(anthropic_error_json(error),
@@ -31,7 +31,7 @@ TEST(HttpError, OfOneStatusHaveOneTypeWhereverTheyComeFrom) {
   const ApiError full = to_api_error(Error(ErrorKind::unavailable, "full"));
   EXPECT_EQ(full.status, 503);
   EXPECT_THAT(openai_error_json(full), HasSubstr(R"("type":"server_error")"));
-  EXPECT_THAT(busy_response(503, "full", 1).body, HasSubstr(R"("type":"server_error")"));
+  EXPECT_THAT(busy_response("full", 1).body, HasSubstr(R"("type":"server_error")"));
 }
 
 TEST(HttpError, WhatIsNotKnownIsNull) {
@@ -45,8 +45,8 @@ TEST(HttpError, AMessageMayHoldAnyBytes) {
 }
 
 TEST(HttpError, BusySaysWhenToComeBack) {
-  const HttpResponse response = busy_response(429, "full", 2);
-  EXPECT_EQ(response.status, 429);
+  const HttpResponse response = busy_response("full", 2);
+  EXPECT_EQ(response.status, 503);
   ASSERT_EQ(response.headers.size(), 1u);
   EXPECT_EQ(response.headers[0].name, "retry-after");
   EXPECT_EQ(response.headers[0].value, "2");
