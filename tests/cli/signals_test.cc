@@ -12,7 +12,7 @@ class LongReply {
     if (::pipe2(ends_, O_CLOEXEC) != 0 || ::fcntl(ends_[1], F_SETPIPE_SZ, 4096) > 4096)
       throw std::runtime_error("no small pipe");
     program_.emplace(std::vector<std::string>{"run", model, "-p", "Once upon a time", "--ignore-eos", "-n",
-                                              "4000", "--mmap"},
+                                              "2000", "--mmap"},
                      ends_[1], ignored);
     char first = 0;
     EXPECT_EQ(::read(ends_[0], &first, 1), 1);
@@ -47,7 +47,7 @@ TEST(Signals, AnIgnoredSignalStaysIgnored) {
   reply.program().interrupt();
   const Finished finished = reply.finish();
   EXPECT_EQ(finished.code, 0);
-  EXPECT_NE(finished.err.find(" 4000 generated"), std::string::npos) << finished.err;
+  EXPECT_NE(finished.err.find(" 2000 generated"), std::string::npos) << finished.err;
 }
 
 }  // namespace
