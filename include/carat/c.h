@@ -38,7 +38,7 @@ typedef struct carat_model_options {
   int mmap;              /* cpu: 1 to read the files in place instead of repacking them */
   int context;           /* tokens of the longest prompt plus reply; 0: as model and memory allow */
   int max_sequences;     /* replies computed at once */
-  int max_step_tokens;   /* tokens of one pass over the weights, of all requests together */
+  int max_step_tokens;   /* tokens of one pass over the weights, of all requests; 0: as suits the device */
   int prefix_cache;      /* 1: what a text shares with an earlier one isn't computed again */
   int draft_tokens;      /* guesses per step, at most */
   const char* kv_type;   /* cpu: K and V as "f32", "f16" or "int8"; default: as exact as the weights */

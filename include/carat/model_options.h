@@ -16,11 +16,12 @@ struct ModelOptions {
   /// For K and V: a share of what is free beside the weights ("0.9") or an amount ("8GiB"). Empty: half of
   /// the machine's, nine tenths of a GPU's.
   std::string kv_memory = {};
-  std::string kv_type = {};   // cpu, ref: K and V as "f32", "f16" or "int8"; empty: as exact as the weights
-  int context = 0;            // tokens of the longest prompt plus reply; 0: as long as model and memory allow
-  int max_sequences = 16;     // replies computed at once; more wait their turn
-  int max_step_tokens = 512;  // tokens of one pass over the weights, of all requests together
-  bool prefix_cache = true;   // what a text shares with an earlier one isn't computed again
+  std::string kv_type = {};  // cpu, ref: K and V as "f32", "f16" or "int8"; empty: as exact as the weights
+  int context = 0;           // tokens of the longest prompt plus reply; 0: as long as model and memory allow
+  int max_sequences = 16;    // replies computed at once; more wait their turn
+  /// Tokens of one pass over the weights, of all requests together; 0: as many as suit the device.
+  int max_step_tokens = 0;
+  bool prefix_cache = true;  // what a text shares with an earlier one isn't computed again
   /// Guess ahead: "ngram", "suffix" or the directory of a drafter; changes the speed, never a reply.
   std::string draft = {};
   int draft_tokens = 8;                                          // guesses per step, at most

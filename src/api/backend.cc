@@ -96,10 +96,14 @@ std::size_t kv_value_bytes(const ModelPlan& plan, const DeviceOptions& options) 
   return is_quantized(options.format.empty() ? stored_format(plan) : parse_format(options.format)) ? 2 : 4;
 }
 
-std::size_t free_bytes_beside_weights(ModelPlan plan, const DeviceOptions& options) {
+std::size_t free_bytes_for_kv(ModelPlan plan, const DeviceOptions& options, int sequences, int step_tokens) {
   const int index = cuda_index(options.device);
-  if (index >= 0)
-    return free_cuda_bytes_beside_weights(std::move(plan), {.device = index, .format = options.format});
+  if (index >= 0) {
+    RunnerOptions limits;
+    limits.max_sequences = sequences;
+    limits.max_step_tokens = step_tokens;
+    return free_cuda_bytes_for_kv(std::move(plan), limits, {.device = index, .format = options.format});
+  }
   const std::size_t free = available_memory_bytes();
   const std::size_t weights = options.device == "cpu" && !options.mmap ? repacked_bytes(plan, options) : 0;
   return free > weights ? free - weights : 0;

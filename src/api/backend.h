@@ -37,11 +37,11 @@ std::unique_ptr<Runner> make_runner(ModelPlan plan, RunnerOptions limits, const 
 /// Bytes of one number of K or V in the device's memory.
 std::size_t kv_value_bytes(const ModelPlan& plan, const DeviceOptions& options);
 
-/// Bytes that the device, which may be the machine itself, has free beside the weights; 0 when unknown or
-/// when not even the weights fit. Throws as make_runner() does.
-std::size_t free_bytes_beside_weights(ModelPlan plan, const DeviceOptions& options);
+/// Bytes that the device, which may be the machine itself, has free beside the weights and what steps of so
+/// many sequences and tokens take; 0 when unknown or when not even those fit. Throws as make_runner() does.
+std::size_t free_bytes_for_kv(ModelPlan plan, const DeviceOptions& options, int sequences, int step_tokens);
 
-/// Tokens of a prompt that a device takes at once: a GPU has room for more of them.
+/// Tokens of the step with which a device reads prompts fastest.
 int prompt_step_tokens(const DeviceOptions& options);
 
 /// Bytes per second at which a GPU reads its memory; nothing for other devices and when there is too little

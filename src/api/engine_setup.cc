@@ -35,9 +35,9 @@ KvMemory wanted_memory(const DeviceOptions& device, KvMemory otherwise) {
 
 /// None when it is a share of an unknown amount.
 std::optional<std::size_t> bytes_of(const KvMemory& memory, const ModelPlan& plan,
-                                    const DeviceOptions& device) {
+                                    const DeviceOptions& device, int sequences, int step_tokens) {
   if (memory.bytes) return memory.bytes;
-  const std::size_t free = free_bytes_beside_weights(plan, device);
+  const std::size_t free = free_bytes_for_kv(plan, device, sequences, step_tokens);
   if (free == 0) return std::nullopt;
   return static_cast<std::size_t>(*memory.share * static_cast<double>(free));
 }
@@ -54,16 +54,11 @@ void check_context(int context, int max_positions) {
        " positions");
 }
 
-/// A step holds at least a token with its drafts.
-int step_tokens(const EngineSetup& setup) {
-  return std::max(setup.max_step_tokens, setup.draft.empty() ? 1 : 1 + setup.draft_tokens);
-}
-
 /// As much as the memory allows, and the longest context that this leaves.
 RunnerOptions shared_kv(const ModelPlan& plan, const EngineSetup& setup, int& context) {
   const bool host = setup.device.device == "cpu" || setup.device.device == "ref";
-  const auto bytes =
-      bytes_of(wanted_memory(setup.device, {.share = host ? 0.5 : 0.9, .bytes = {}}), plan, setup.device);
+  const auto bytes = bytes_of(wanted_memory(setup.device, {.share = host ? 0.5 : 0.9, .bytes = {}}), plan,
+                              setup.device, setup.max_sequences, step_tokens(setup));
   context = setup.context > 0 ? setup.context : plan.max_positions;
   if (!bytes) return size_kv(plan.kv_groups, context, 1, step_tokens(setup));
   KvBudget budget{*bytes,
@@ -124,6 +119,11 @@ EngineSetup engine_setup(const ModelOptions& options) {
   return setup;
 }
 
+int step_tokens(const EngineSetup& setup) {
+  const int wanted = setup.max_step_tokens != 0 ? setup.max_step_tokens : prompt_step_tokens(setup.device);
+  return setup.draft.empty() ? wanted : std::max(wanted, 1 + setup.draft_tokens);
+}
+
 std::optional<KvMemory> parse_kv_memory(std::string_view text) {
   double number = 0;
   const char* const last = text.data() + text.size();
@@ -144,7 +144,8 @@ std::optional<KvMemory> parse_kv_memory(std::string_view text) {
 RunnerOptions exact_kv(const ModelPlan& plan, const DeviceOptions& device, int context, int sequences,
                        int max_step_tokens) {
   const RunnerOptions limits = size_kv(plan.kv_groups, context, sequences, max_step_tokens);
-  const auto allowed = bytes_of(wanted_memory(device, {.share = 1.0, .bytes = {}}), plan, device);
+  const auto allowed =
+      bytes_of(wanted_memory(device, {.share = 1.0, .bytes = {}}), plan, device, sequences, max_step_tokens);
   const std::size_t needed = kv_bytes(plan.kv_groups, limits, kv_value_bytes(plan, device));
   if (!allowed || needed <= *allowed) return limits;
   fail(ErrorKind::out_of_memory, "K and V of ", sequences, sequences == 1 ? " sequence" : " sequences",

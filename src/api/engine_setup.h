@@ -22,17 +22,20 @@ class Engine;
 struct EngineSetup {
   DeviceOptions device;
   int context = 0;  // tokens of the longest prompt plus reply; 0: the model's, as far as the memory goes
-  int max_sequences = 16;     // replies that run at once, as far as the memory goes
-  int max_step_tokens = 512;  // tokens of one step of the model, of all sequences together
-  int max_waiting = 1024;     // replies beyond those that run; more are refused
-  bool prefix_cache = true;   // keep K and V of texts that ended, for requests that begin alike
-  std::string draft;          // "ngram", "suffix" or a drafter's checkpoint; empty: none
+  int max_sequences = 16;    // replies that run at once, as far as the memory goes
+  int max_step_tokens = 0;   // of all sequences together; 0: prompt_step_tokens()
+  int max_waiting = 1024;    // replies beyond those that run; more are refused
+  bool prefix_cache = true;  // keep K and V of texts that ended, for requests that begin alike
+  std::string draft;         // "ngram", "suffix" or a drafter's checkpoint; empty: none
   int draft_tokens = 8;
 };
 
 /// The same for the public API, and back.
 ModelOptions model_options(const EngineSetup& setup);
 EngineSetup engine_setup(const ModelOptions& options);
+
+/// Tokens of the largest step: as asked for, or as suits the device; at least a token with its drafts.
+int step_tokens(const EngineSetup& setup);
 
 /// "0.9" and "90%" are shares, "8GiB", "512MB" and "8g" amounts (of 1024, 1000 and 1024 to the power).
 struct KvMemory {

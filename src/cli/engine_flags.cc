@@ -93,8 +93,9 @@ std::vector<CLI::Option*> add_engine_flags(CLI::App* command, EngineSetup& setup
                 "replies that are computed at once, as far as the memory goes", 1, kMostSequences)
           ->capture_default_str(),
       add_count(command, "--max-step-tokens,--max-num-batched-tokens", setup.max_step_tokens,
-                "tokens of one pass over the weights, of all requests together", 1, 1 << 16)
-          ->capture_default_str(),
+                "tokens of one pass over the weights, of all requests together (default: 512 on cpu, 2048 on "
+                "cuda)",
+                1, 1 << 16),
       no_cache};
   for (CLI::Option* option : options) option->group("Capacity");
   for (const auto& more : {add_draft_flags(command, setup), add_device_flags(command, setup.device)})

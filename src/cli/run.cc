@@ -82,7 +82,7 @@ std::unique_ptr<Engine> make_engine_for(LoadedModel model, std::shared_ptr<const
                                         const RunOptions& options, int prompt_tokens) {
   EngineSetup setup = options.engine;
   setup.context = context_size(options, prompt_tokens, model.plan.max_positions);
-  setup.max_step_tokens = std::min(setup.max_step_tokens, prompt_tokens);
+  setup.max_step_tokens = std::min(step_tokens(setup), prompt_tokens);
   return make_single_engine(std::move(model), std::move(tokenizer), setup, loading_bar(options.quiet));
 }
 

@@ -116,13 +116,20 @@ std::optional<WeightFormat> wanted_format(const std::string& name) {
   return format;
 }
 
+/// Of activations, and of the logits of a step in which every sequence draws a token.
+std::size_t buffer_bytes(const ModelPlan& plan, const RunnerOptions& limits, const Device& device) {
+  return CudaBlocks::bytes(plan, limits, device.sm_count()) + static_cast<std::size_t>(limits.max_sequences) *
+                                                                  static_cast<std::size_t>(plan.vocab) *
+                                                                  sizeof(float);
+}
+
 void require_memory(ModelPlan& plan, const RunnerOptions& limits, const Device& device,
                     std::optional<WeightFormat> wanted) {
   std::size_t free = 0, total = 0;
   check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
   constexpr double kGigabyte = 1e9;
   const std::size_t weights = weight_bytes(plan, wanted), kv = KvStorage::bytes(plan, limits),
-                    buffers = CudaBlocks::bytes(plan, limits, device.sm_count());
+                    buffers = buffer_bytes(plan, limits, device);
   if (weights + kv + buffers <= free) return;
   fail(ErrorKind::out_of_memory, device.name(), ": the model needs ",
        static_cast<double>(weights + kv + buffers) / kGigabyte, " GB (weights ",
@@ -380,12 +387,13 @@ std::unique_ptr<Runner> make_cuda_runner(ModelPlan plan, const RunnerOptions& op
   return std::make_unique<cuda::CudaRunner>(std::move(plan), options, device, cuda);
 }
 
-std::size_t free_cuda_bytes_beside_weights(ModelPlan plan, const CudaOptions& cuda) {
+std::size_t free_cuda_bytes_for_kv(ModelPlan plan, const RunnerOptions& limits, const CudaOptions& cuda) {
   const cuda::Device device(cuda.device);
   std::size_t free = 0, total = 0;
   cuda::check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-  const std::size_t weights = cuda::weight_bytes(plan, cuda::wanted_format(cuda.format));
-  return free > weights ? free - weights : 0;
+  const std::size_t taken =
+      cuda::weight_bytes(plan, cuda::wanted_format(cuda.format)) + cuda::buffer_bytes(plan, limits, device);
+  return free > taken ? free - taken : 0;
 }
 
 }  // namespace carat

@@ -21,8 +21,9 @@ struct CudaOptions {
 std::unique_ptr<Runner> make_cuda_runner(ModelPlan plan, const RunnerOptions& options,
                                          const CudaOptions& cuda);
 
-/// Bytes of the device's memory that stay free once the weights of `plan` are in it; 0 when they don't fit.
-std::size_t free_cuda_bytes_beside_weights(ModelPlan plan, const CudaOptions& cuda);
+/// Bytes of the device's memory that stay free once the weights of `plan` and the buffers of its steps are in
+/// it; 0 when they don't fit. The pages of `limits` don't count.
+std::size_t free_cuda_bytes_for_kv(ModelPlan plan, const RunnerOptions& limits, const CudaOptions& cuda);
 
 /// Bytes per second at which the device reads its memory when it does nothing else: what bounds decoding.
 double measure_cuda_read_bandwidth(const CudaOptions& cuda);

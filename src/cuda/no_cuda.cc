@@ -13,7 +13,9 @@ std::unique_ptr<Runner> make_cuda_runner(ModelPlan, const RunnerOptions&, const 
   fail_without_cuda();
 }
 
-std::size_t free_cuda_bytes_beside_weights(ModelPlan, const CudaOptions&) { fail_without_cuda(); }
+std::size_t free_cuda_bytes_for_kv(ModelPlan, const RunnerOptions&, const CudaOptions&) {
+  fail_without_cuda();
+}
 
 double measure_cuda_read_bandwidth(const CudaOptions&) { fail_without_cuda(); }
 

@@ -66,6 +66,17 @@ TEST(EngineSetup, WithoutAnAmountSequencesGetWhatTheyCanUse) {
   EXPECT_EQ(engine->runner().info().limits.pages[kFullGroup], 2 * 2 * 512 / 32);
 }
 
+TEST(EngineSetup, StepsAreAsLargeAsSuitsTheDeviceUnlessAskedFor) {
+  EngineSetup setup;
+  EXPECT_EQ(demo_engine(setup)->runner().info().limits.max_step_tokens, 512);
+  setup.device.device = "cuda:1";
+  EXPECT_EQ(step_tokens(setup), 2048);
+  setup.max_step_tokens = 6;
+  EXPECT_EQ(step_tokens(setup), 6);
+  setup.draft = "ngram";
+  EXPECT_EQ(step_tokens(setup), 1 + setup.draft_tokens);
+}
+
 TEST(EngineSetup, ExactPagesMustFit) {
   const LoadedModel model = load_model(kDemoModel, {});
   DeviceOptions device{.device = "ref", .isa = {}, .format = {}, .kv_memory = "1MiB"};
