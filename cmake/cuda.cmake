@@ -11,6 +11,10 @@ if(CARAT_CUDA)
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
     set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
   endif()
+  # Draws equal those of engine/sampler, whose arithmetic isn't fused either.
+  foreach(file draw.cu draw_pick.cu)
+    set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/cuda/${file} PROPERTY COMPILE_OPTIONS --fmad=false)
+  endforeach()
   find_package(CUDAToolkit REQUIRED)
   carat_layer(cuda USES engine)
   get_target_property(sources carat_cuda SOURCES)
@@ -23,6 +27,7 @@ if(CARAT_CUDA)
   target_link_libraries(carat_cuda PUBLIC CUDA::cudart_static)
 else()
   add_library(carat_cuda STATIC ${PROJECT_SOURCE_DIR}/src/cuda/no_cuda.cc
-    ${PROJECT_SOURCE_DIR}/src/cuda/packed_rows.cc)  # plain C++, tested everywhere
+    ${PROJECT_SOURCE_DIR}/src/cuda/packed_rows.cc  # plain C++, tested everywhere
+    ${PROJECT_SOURCE_DIR}/src/cuda/sampling_rows.cc)
   target_link_libraries(carat_cuda PUBLIC carat_options carat_engine Threads::Threads)
 endif()

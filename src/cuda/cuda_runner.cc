@@ -1,5 +1,5 @@
-// The CUDA runner: checks that the model fits, moves it to the GPU and executes steps on one stream. Greedy
-// rows are drawn on the device, all others by engine/sampler from logits that travel back.
+// The CUDA runner: checks that the model fits, moves it to the GPU and executes steps on one stream. Tokens
+// are drawn on the device too; logits travel back only when they are asked for.
 #include "cuda/cuda_runner.h"
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "cuda/cuda_blocks.h"
+#include "cuda/device_sampler.h"
 #include "cuda/single_row.h"
 #include "cuda/step_upload.h"
 #include "cuda/weights_upload.h"
@@ -69,6 +70,9 @@ void require_supported(const ModelPlan& plan) {
     if (heads_per_kv > 64)
       fail(ErrorKind::unsupported, heads_per_kv, " query heads per KV head: the CUDA backend takes up to 64");
   }
+  if (plan.vocab > kMostSampledTokens)
+    fail(ErrorKind::unsupported, "a vocabulary of ", plan.vocab, ": the CUDA backend takes up to ",
+         kMostSampledTokens);
   if (plan.soft_tokens.size() > SoftTokens::kMost)
     fail(ErrorKind::unsupported, plan.soft_tokens.size(),
          " kinds of placeholder tokens: the CUDA backend takes ", SoftTokens::kMost);
@@ -116,11 +120,11 @@ std::optional<WeightFormat> wanted_format(const std::string& name) {
   return format;
 }
 
-/// Of activations, and of the logits of a step in which every sequence draws a token.
+/// Of activations, and of a step's logits and draws when every sequence has a token drawn.
 std::size_t buffer_bytes(const ModelPlan& plan, const RunnerOptions& limits, const Device& device) {
-  return CudaBlocks::bytes(plan, limits, device.sm_count()) + static_cast<std::size_t>(limits.max_sequences) *
-                                                                  static_cast<std::size_t>(plan.vocab) *
-                                                                  sizeof(float);
+  const auto rows = static_cast<std::size_t>(limits.max_sequences);
+  return CudaBlocks::bytes(plan, limits, device.sm_count()) +
+         rows * static_cast<std::size_t>(plan.vocab) * sizeof(float) + DeviceSampler::bytes(rows);
 }
 
 void require_memory(ModelPlan& plan, const RunnerOptions& limits, const Device& device,
@@ -138,8 +142,9 @@ void require_memory(ModelPlan& plan, const RunnerOptions& limits, const Device& 
        " GB are free; use a shorter context or fewer sequences");
 }
 
-/// The device draws what is simply the largest logit, with the same suppressed tokens in every row.
-bool drawn_on_device(const StepInput& step) {
+/// Whether every row's token is simply its largest logit, with the same suppressed tokens, as the step's own
+/// kernels draw it.
+bool draws_greedily(const StepInput& step) {
   constexpr std::size_t kMostSuppressed = 1024;
   if (step.sampling.empty() || step.return_logits) return false;
   const auto& first = step.sampling.front().suppressed;
@@ -166,6 +171,7 @@ class CudaRunner final : public Runner {
         kv_(plan_, limits),
         upload_(plan_, limits),
         blocks_(plan_, kv_, limits, queue_, options.fast_prompts),
+        sampler_(plan_.vocab),
         drawn_(static_cast<std::size_t>(limits.max_step_tokens)) {
     for (Slot& slot : slots_) slot.tokens = PinnedArray<int32_t>(drawn_.size());
     if (options.fused_single_rows && SingleRow::supports(plan_, queue_))
@@ -189,11 +195,8 @@ class CudaRunner final : public Runner {
     PinnedArray<int32_t> tokens;  // room for any step: captured graphs know its address
     PinnedArray<float> logits;
     std::size_t rows = 0;
-    bool logits_back = false, return_logits = false, tokens_back = false;
-    bool token_written = false;             // by the step's last kernel, without a copy
-    std::span<const RowSampling> sampling;  // not empty: rows to draw on the host
-    std::vector<int32_t> drawn;
-    bool finished = false;  // waited for, and drawn
+    bool return_logits = false, draws = false;
+    bool token_written = false;  // by the step's last kernel, without a copy
   };
 
   /// A shape of step that has been run, and its graph once it has come again.
@@ -206,11 +209,10 @@ class CudaRunner final : public Runner {
   };
 
   void run_blocks(const DeviceStep& device, const StepRows& rows, bool draw);
-  void run(const StepInput& step, std::span<const int32_t> tokens, Slot& slot, int index);
+  void run(const StepInput& step, Slot& slot, int index);
   void draw_on_device(const DeviceStep& step, int rows);
-  void copy_back(const StepInput& step, Slot& slot);
-  void finish(Slot& slot);
-  void fill_host_drawn(std::vector<int32_t>& tokens);
+  template <class T>
+  void copy_back(PinnedArray<T>& to, const T* from, std::size_t size);
   void reserve_logits(std::size_t rows);
 
   Stream stream_;
@@ -222,7 +224,8 @@ class CudaRunner final : public Runner {
   StepUpload upload_;
   CudaBlocks blocks_;
   std::optional<SingleRow> single_row_;
-  DeviceArray<int32_t> drawn_;  // of the last step that drew on the device
+  DeviceSampler sampler_;
+  DeviceArray<int32_t> drawn_;  // of the last step that drew
   DeviceArray<float> logits_, candidate_values_;
   DeviceArray<int32_t> candidate_ids_;
   std::array<Slot, 2> slots_;
@@ -236,29 +239,16 @@ void CudaRunner::submit(const StepInput& step) {
   CHECK(in_flight_.size() < slots_.size());
   CHECK(static_cast<int>(step.tokens.size()) <= info_.limits.max_step_tokens);
   CHECK(static_cast<int>(step.segments.size()) <= info_.limits.max_sequences);
-  std::vector<int32_t> tokens(step.tokens.begin(), step.tokens.end());
-  for (int32_t token : tokens) CHECK(token < plan_.vocab);
-  fill_host_drawn(tokens);
+  for (int32_t token : step.tokens) CHECK(token < plan_.vocab);
   const int index = next_slot_;
   next_slot_ ^= 1;
   Slot& slot = slots_[static_cast<std::size_t>(index)];
   slot.rows = step.logit_rows.size();
   slot.return_logits = step.return_logits;
-  slot.finished = false;
-  slot.drawn.clear();
+  slot.draws = !step.sampling.empty();
   reserve_logits(slot.rows);
-  run(step, tokens, slot, index);
+  run(step, slot, index);
   in_flight_.push_back(index);
-}
-
-/// Tokens that the host draws have to be known before a step that uses them can start.
-void CudaRunner::fill_host_drawn(std::vector<int32_t>& tokens) {
-  Slot& last = slots_[static_cast<std::size_t>(next_slot_ ^ 1)];
-  if (last.tokens_back || std::ranges::none_of(tokens, [](int32_t t) { return t < 0; })) return;
-  if (!last.finished) finish(last);
-  for (int32_t& token : tokens) {
-    if (token < 0) token = std::max(0, last.drawn.at(static_cast<std::size_t>(~token)));
-  }
 }
 
 /// Logit buffers grow to the largest number of rows asked for: a scoring step needs thousands, decoding a
@@ -273,26 +263,29 @@ void CudaRunner::reserve_logits(std::size_t rows) {
   candidate_ids_ = DeviceArray<int32_t>(rows * kGreedyChunks);
 }
 
-void CudaRunner::run(const StepInput& step, std::span<const int32_t> tokens, Slot& slot, int index) {
-  const Rows all{tokens, step.segments};
+void CudaRunner::run(const StepInput& step, Slot& slot, int index) {
+  const Rows all{step.tokens, step.segments};
   const NarrowedRows tail = narrow_rows(all, step.logit_rows);
   const StepRows rows{all, tail.rows(), step.logit_rows, step.page_tables};
-  const bool on_device = drawn_on_device(step);
+  const bool greedy = draws_greedily(step), sampled = slot.draws && !greedy;
   const std::span<const int32_t> suppressed =
-      on_device ? step.sampling.front().suppressed : std::span<const int32_t>{};
+      greedy ? step.sampling.front().suppressed : std::span<const int32_t>{};
   const DeviceStep device = upload_.pack(index, rows, suppressed);
-  slot.token_written = single_row_ && all.count() == 1 && slot.rows == 1;
-  if (slot.token_written) {
+  if (sampled) sampler_.upload(queue_, index, step.sampling);
+  const bool single = single_row_ && all.count() == 1 && slot.rows == 1;
+  slot.token_written = single && greedy;
+  if (single) {
     single_row_->run(device, step.segments.front().past, upload_, index, logits_.data(), drawn_.data(),
                      slot.tokens.data());
   } else {
     upload_.copy(queue_, index);
-    run_blocks(device, rows, on_device);
+    run_blocks(device, rows, greedy);
   }
-  slot.tokens_back = on_device;
-  slot.sampling = on_device ? std::span<const RowSampling>{} : step.sampling;
-  slot.logits_back = step.return_logits || (!on_device && !step.sampling.empty());
-  copy_back(step, slot);
+  if (slot.return_logits)
+    copy_back(slot.logits, logits_.data(), slot.rows * static_cast<std::size_t>(plan_.vocab));
+  if (sampled) sampler_.draw(queue_, logits_.data(), drawn_.data());
+  if (slot.draws && !slot.token_written) copy_back(slot.tokens, drawn_.data(), slot.rows);
+  slot.done.record(stream_);
 }
 
 /// A step has hundreds of launches, which take the host longer than the GPU needs for few rows. A shape seen
@@ -331,42 +324,21 @@ void CudaRunner::draw_on_device(const DeviceStep& step, int rows) {
   greedy(queue_, args, rows);
 }
 
-void CudaRunner::copy_back(const StepInput& step, Slot& slot) {
-  const auto copy = [&](auto& to, const auto* from, std::size_t size) {
-    if (to.size() < size) to = std::remove_reference_t<decltype(to)>(size);
-    if (queue_.status == cudaSuccess)
-      queue_.status =
-          cudaMemcpyAsync(to.data(), from, size * sizeof(*from), cudaMemcpyDeviceToHost, queue_.stream);
-  };
-  const std::size_t rows = step.logit_rows.size();
-  if (slot.tokens_back && !slot.token_written) copy(slot.tokens, drawn_.data(), rows);
-  if (slot.logits_back) copy(slot.logits, logits_.data(), rows * static_cast<std::size_t>(plan_.vocab));
-  slot.done.record(stream_);
-}
-
-void CudaRunner::finish(Slot& slot) {
-  check(queue_.status, "launching a step");
-  slot.done.wait();
-  const auto vocab = static_cast<std::size_t>(plan_.vocab);
-  if (slot.tokens_back) slot.drawn.assign(slot.tokens.data(), slot.tokens.data() + slot.rows);
-  if (!slot.sampling.empty()) {
-    if (slot.return_logits) {  // the draw overwrites its logits
-      std::vector<float> scratch(slot.logits.data(), slot.logits.data() + slot.rows * vocab);
-      slot.drawn = draw_rows(scratch, plan_.vocab, slot.sampling);
-    } else {
-      slot.drawn = draw_rows({slot.logits.data(), slot.rows * vocab}, plan_.vocab, slot.sampling);
-    }
-  }
-  slot.finished = true;
+template <class T>
+void CudaRunner::copy_back(PinnedArray<T>& to, const T* from, std::size_t size) {
+  if (to.size() < size) to = PinnedArray<T>(size);
+  if (queue_.status == cudaSuccess)
+    queue_.status = cudaMemcpyAsync(to.data(), from, size * sizeof(T), cudaMemcpyDeviceToHost, queue_.stream);
 }
 
 StepResult CudaRunner::collect() {
   CHECK(!in_flight_.empty());
   Slot& slot = slots_[static_cast<std::size_t>(in_flight_.front())];
   in_flight_.pop_front();
-  if (!slot.finished) finish(slot);
+  check(queue_.status, "launching a step");
+  slot.done.wait();
   StepResult result;
-  result.tokens = slot.drawn;
+  if (slot.draws) result.tokens.assign(slot.tokens.data(), slot.tokens.data() + slot.rows);
   if (slot.return_logits)
     result.logits = {slot.logits.data(), slot.rows * static_cast<std::size_t>(plan_.vocab)};
   return result;

@@ -8,24 +8,24 @@
 #include <cstddef>
 #include <iterator>
 #include <limits>
-#include <numeric>
 
 #include "base/error.h"
 #include "base/random.h"
+#include "engine/sampling_weight.h"
 
 namespace carat {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-/// `value` is the logit first and the weight once weigh() has run.
 struct Candidate {
-  float value;
+  float logit;
   int32_t id;
+  uint64_t weight = 0;  // 0 until it is known
 };
 
 bool ranks_before(const Candidate& a, const Candidate& b) {
-  return a.value != b.value ? a.value > b.value : a.id < b.id;
+  return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
 }
 
 /// Working memory of one thread, so that drawing allocates nothing once it has grown.
@@ -120,7 +120,7 @@ void collect_top_k(std::span<const float> logits, std::size_t k, std::vector<Can
     std::nth_element(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(k - 1),
                      candidates.end(), ranks_before);
     candidates.resize(k);
-    floor = candidates.back().value;
+    floor = candidates.back().logit;
     moved = true;
   };
   for (std::size_t id = 0; id < logits.size(); ++id) {
@@ -132,24 +132,25 @@ void collect_top_k(std::span<const float> logits, std::size_t k, std::vector<Can
   if (moved) std::ranges::sort(candidates, {}, &Candidate::id);
 }
 
-/// The difference is taken before dividing, so that no temperature can overflow.
-void weigh(std::span<Candidate> candidates, float max_logit, float temperature) {
-  for (Candidate& c : candidates) c.value = std::exp((c.value - max_logit) / temperature);
-}
+/// What distances are measured by.
+struct Scale {
+  float largest, temperature;
+  float distance(const Candidate& c) const { return sampling_distance(largest, c.logit, temperature); }
+};
 
-double total_weight(std::span<const Candidate> candidates) {
-  double total = 0;
-  for (const Candidate& c : candidates) total += c.value;
+uint64_t total_weight(std::span<const Candidate> candidates) {
+  uint64_t total = 0;
+  for (const Candidate& c : candidates) total += c.weight;
   return total;
 }
 
-/// The candidate at which the sum of weights, heaviest first, reaches `mass`. A quickselect by weight.
-Candidate last_needed(std::span<Candidate> candidates, double mass) {
+/// The candidate at which the sum of weights, most likely first, reaches `mass`. A quickselect by weight.
+Candidate last_needed(std::span<Candidate> candidates, uint64_t mass) {
   while (candidates.size() > 1) {
     const std::size_t half = candidates.size() / 2;
     std::nth_element(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(half),
                      candidates.end(), ranks_before);
-    const double heavier = total_weight(candidates.first(half));
+    const uint64_t heavier = total_weight(candidates.first(half));
     if (heavier >= mass) {
       candidates = candidates.first(half);
     } else {
@@ -160,38 +161,29 @@ Candidate last_needed(std::span<Candidate> candidates, double mass) {
   return candidates.front();
 }
 
-/// Buckets of similar weight narrow the search down: the bits of floats >= 0 are ordered as the floats are,
-/// and the upper 13 of them tell apart weights that differ by a sixteenth.
-std::size_t bucket_of(float weight) { return std::bit_cast<uint32_t>(weight) >> 19; }
-constexpr std::size_t kBuckets = (std::bit_cast<uint32_t>(1.f) >> 19) + 1;
-
-void keep_top_p(Scratch& scratch, float top_p) {
-  std::vector<Candidate>& candidates = scratch.candidates;
-  std::array<double, kBuckets> bucket_mass{};
-  for (const Candidate& c : candidates) bucket_mass[bucket_of(c.value)] += c.value;
-  double mass = top_p * std::accumulate(bucket_mass.begin(), bucket_mass.end(), 0.);
-  std::size_t bucket = kBuckets - 1;  // the most likely token's, with weight 1
-  for (; bucket > 0 && bucket_mass[bucket] < mass; --bucket) mass -= bucket_mass[bucket];
+void keep_top_p(Scratch& scratch, const Scale& scale, float top_p) {
+  const auto bucket_of = [&](const Candidate& c) { return sampling_bucket(scale.distance(c)); };
+  std::array<uint64_t, kSamplingBuckets> bucket_mass{};
+  for (const Candidate& c : scratch.candidates) bucket_mass[bucket_of(c)] += c.weight;
+  uint64_t mass = share_of(top_p, total_weight(scratch.candidates));
+  int bucket = 0;  // the most likely token's
+  for (; bucket_mass[bucket] < mass; ++bucket) mass -= bucket_mass[bucket];
 
   scratch.ranked.clear();
-  std::ranges::copy_if(candidates, std::back_inserter(scratch.ranked),
-                       [&](const Candidate& c) { return bucket_of(c.value) == bucket; });
-  if (scratch.ranked.empty()) return;  // all are needed: rounding alone leaves some mass after the last one
+  std::ranges::copy_if(scratch.candidates, std::back_inserter(scratch.ranked),
+                       [&](const Candidate& c) { return bucket_of(c) == bucket; });
   const Candidate last = last_needed(scratch.ranked, mass);
-  std::erase_if(candidates, [&](const Candidate& c) { return ranks_before(last, c); });
+  std::erase_if(scratch.candidates, [&](const Candidate& c) { return ranks_before(last, c); });
 }
 
 int32_t draw(std::span<const Candidate> candidates, float uniform) {
-  const double target = uniform * total_weight(candidates);
-  double sum = 0;
-  int32_t last = -1;
-  for (const Candidate& c : candidates) {
-    if (c.value <= 0.f) continue;
-    last = c.id;
-    sum += c.value;
-    if (sum > target) break;
-  }
-  return last;
+  const uint64_t target = share_of(uniform, total_weight(candidates));
+  uint64_t sum = 0;
+  const auto drawn = std::ranges::find_if(candidates, [&](const Candidate& c) {
+    sum += c.weight;
+    return sum > target;
+  });
+  return drawn->id;
 }
 
 void require(bool in_range, const char* name, float value, const char* range) {
@@ -230,6 +222,7 @@ uint64_t sample_seed(uint64_t seed, int sample) {
 }
 
 int32_t sample(std::span<float> logits, const RowSampling& how) {
+  CHECK(logits.size() <= kMostSampledTokens);
   static thread_local Scratch scratch;
   const SamplingParams& params = *how.params;
   suppress(logits, how.suppressed);
@@ -248,10 +241,12 @@ int32_t sample(std::span<float> logits, const RowSampling& how) {
 
   const std::size_t k = params.top_k > 0 ? std::min<std::size_t>(params.top_k, logits.size()) : logits.size();
   collect_top_k(logits, k, scratch.candidates);
-  weigh(scratch.candidates, max_logit, params.temperature);
-  if (params.top_p < 1.f) keep_top_p(scratch, params.top_p);
+  const Scale scale{max_logit, params.temperature};
+  for (Candidate& c : scratch.candidates) c.weight = sampling_weight(scale.distance(c));
+  if (params.top_p < 1.f) keep_top_p(scratch, scale, params.top_p);
   if (params.min_p > 0.f) {
-    std::erase_if(scratch.candidates, [&](const Candidate& c) { return c.value < params.min_p; });
+    const uint64_t least = least_weight(params.min_p);
+    std::erase_if(scratch.candidates, [&](const Candidate& c) { return c.weight < least; });
   }
   return draw(scratch.candidates, random_uniform(params.seed, static_cast<uint64_t>(how.position)));
 }

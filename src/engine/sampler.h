@@ -48,8 +48,9 @@ bool draws_largest_logit(const RowSampling& how);
 uint64_t sample_seed(uint64_t seed, int sample);
 
 /// `logits` [vocab] is scratch afterwards. Greedy takes the largest logit, ties go to the lower id. Otherwise
-/// each token left by the filters weighs exp((logit - largest) / temperature), and the drawn one is the first
-/// in order of id at which the running sum exceeds random_uniform(seed, position) times the total.
+/// each token left by the filters has the sampling_weight() of (largest - logit) / temperature, and the drawn
+/// one is the first in order of id at which the running sum exceeds random_uniform(seed, position) times the
+/// total.
 /// -1 when, forbidden tokens aside, a logit is NaN or the largest is not finite: the caller fails that
 /// request alone. Ids outside the row, in `history`, `suppressed` and the bias, are ignored.
 int32_t sample(std::span<float> logits, const RowSampling& how);

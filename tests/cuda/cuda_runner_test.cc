@@ -215,29 +215,72 @@ TEST_P(CudaRunnerOn, DecodingManySequencesEqualsTheReference) {
   EXPECT_GE(close, plan_.layers[0].moe ? rows * 3 / 4 : rows);
 }
 
-// The next step starts from tokens that the host has not seen.
-TEST_P(CudaRunnerOn, PipelinedStepsDrawTheSameTokens) {
+/// Twelve tokens; with `pipelined` the next step starts from tokens that the host has not seen.
+std::vector<int32_t> continue_with(Runner& runner, const ModelPlan& plan, const SamplingParams& params,
+                                   bool pipelined) {
   const std::vector<int32_t> prompt = some_tokens(20);
-  const std::vector<int32_t> expected = continue_greedily(*runner_, plan_, prompt, 12, 20);
-  KvPages pages(plan_.kv_groups, runner_->info().limits);
+  KvPages pages(plan.kv_groups, runner.info().limits);
   SequencePages sequence;
-  ASSERT_TRUE(pages.extend(sequence, 0, 40));
-  SamplingParams greedy;
+  EXPECT_TRUE(pages.extend(sequence, 0, 40));
   std::vector<int32_t> drawn;
   std::array<StepBuilder, 2> builders;
-  const int32_t previous = ~0;
+  int32_t previous = ~0;
   for (int i = 0; i < 12; ++i) {
     StepBuilder& builder = builders[static_cast<std::size_t>(i % 2)];
     builder.clear();
     const int past = i == 0 ? 0 : 19 + i;
     const int row =
         i == 0 ? builder.add(prompt, 0, sequence) + 19 : builder.add({&previous, 1}, past, sequence);
-    builder.want_token(row, {&greedy, past + 1, {}, {}});
-    runner_->submit(builder.input());
-    if (i > 0) drawn.push_back(runner_->collect().tokens.at(0));
+    builder.want_token(row, {&params, past + 1, {}, {}});
+    runner.submit(builder.input());
+    if (pipelined && i == 0) continue;
+    drawn.push_back(runner.collect().tokens.at(0));
+    if (!pipelined) previous = drawn.back();
   }
-  drawn.push_back(runner_->collect().tokens.at(0));
-  EXPECT_EQ(drawn, expected);
+  if (pipelined) drawn.push_back(runner.collect().tokens.at(0));
+  return drawn;
+}
+
+TEST_P(CudaRunnerOn, PipelinedStepsDrawTheSameTokens) {
+  const SamplingParams greedy, warm{.temperature = 1.f, .top_k = 20, .seed = 3};
+  EXPECT_EQ(continue_with(*runner_, plan_, greedy, true),
+            continue_greedily(*runner_, plan_, some_tokens(20), 12, 20));
+  EXPECT_EQ(continue_with(*runner_, plan_, warm, true), continue_with(*runner_, plan_, warm, false));
+}
+
+// Whatever draws a row, the token is the one that the host draws from the same logits.
+TEST_P(CudaRunnerOn, EveryKindOfRowIsDrawnAsTheHostDrawsIt) {
+  const SamplingParams greedy, warm{.temperature = 1.f, .top_k = 64, .top_p = 0.95f, .seed = 4},
+      penalised{.temperature = 0.8f, .repetition_penalty = 1.3f, .frequency_penalty = 0.5f};
+  const std::vector<int32_t> prompt = some_tokens(20), suppressed{3, 4, 5};
+  const std::vector<uint32_t> mask(static_cast<std::size_t>(plan_.vocab) / 32 + 1, 0x0f0f0f0fu);
+  const std::vector<RowSampling> rows{{&greedy, 20, prompt, suppressed},
+                                      {&warm, 20, prompt, {}},
+                                      {&penalised, 20, prompt, {}, 12},
+                                      {&warm, 21, prompt, {}, 0, mask},
+                                      {&greedy, 20, prompt, {}}};
+  for (const bool alone : {false, true}) {
+    for (std::size_t first = 0; first < rows.size(); first += alone ? 1 : rows.size()) {
+      KvPages pages(plan_.kv_groups, runner_->info().limits);
+      std::vector<SequencePages> sequences(rows.size());
+      for (int repeat = 0; repeat < 3; ++repeat) {  // the third time from a graph
+        StepBuilder builder;
+        const std::size_t end = alone ? first + 1 : rows.size();
+        for (std::size_t r = first; r < end; ++r) {
+          const int past = repeat == 0 ? 0 : 19, count = 20 - past;
+          ASSERT_TRUE(pages.extend(sequences[r], past, count));
+          const auto tokens = std::span(prompt).last(static_cast<std::size_t>(count));
+          builder.want_token(builder.add(tokens, past, sequences[r]) + count - 1, rows[r]);
+        }
+        builder.return_logits();
+        runner_->submit(builder.input());
+        const StepResult result = runner_->collect();
+        std::vector<float> logits(result.logits.begin(), result.logits.end());
+        const auto expected = draw_rows(logits, plan_.vocab, std::span(rows).subspan(first, end - first));
+        EXPECT_EQ(result.tokens, expected) << "from row " << first << ", repeat " << repeat;
+      }
+    }
+  }
 }
 
 TEST_P(CudaRunnerOn, SuppressedTokensAreNeverDrawn) {

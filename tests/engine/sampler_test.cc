@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "engine/sampling_weight.h"
 
 namespace carat {
 namespace {
@@ -279,21 +280,47 @@ int32_t sample_by_sorting(const std::vector<float>& logits, const SamplingParams
   std::ranges::stable_sort(ids, std::ranges::greater(), [&](int32_t id) { return logits[id]; });
   if (params.top_k > 0) ids.resize(params.top_k);
   const auto weight = [&, most = logits[ids[0]]](int32_t id) {
-    return std::exp((logits[id] - most) / params.temperature);
+    return sampling_weight(sampling_distance(most, logits[id], params.temperature));
   };
-  double total = 0, mass = 0, sum = 0;
+  uint64_t total = 0, mass = 0, sum = 0;
   for (const int32_t id : ids) total += weight(id);
   std::size_t kept = 0;
-  while (kept < ids.size() && mass < params.top_p * total) mass += weight(ids[kept++]);
+  while (kept < ids.size() && mass < share_of(params.top_p, total)) mass += weight(ids[kept++]);
   ids.resize(params.top_p < 1.f ? kept : ids.size());
   std::ranges::sort(ids);
   total = 0;
   for (const int32_t id : ids) total += weight(id);
-  const double target = random_uniform(params.seed, position) * total;
+  const uint64_t target = share_of(random_uniform(params.seed, position), total);
   for (const int32_t id : ids) {
     if ((sum += weight(id)) > target) return id;
   }
   return ids.back();
+}
+
+TEST(SamplingWeight, IsTheExponentialToTheLastBitsOfAFloat) {
+  double largest_error = 0;
+  for (float distance = 0.f; distance < 32.f; distance += 0.000731f) {
+    const double exact = std::exp(-double{distance}) * static_cast<double>(kLargestWeight);
+    const double error = std::abs(static_cast<double>(sampling_weight(distance)) - exact);
+    largest_error = std::max(largest_error, (error - 1) / exact);  // the fraction is cut off
+  }
+  EXPECT_LT(largest_error, 3e-7);
+  EXPECT_EQ(sampling_weight(0.f), kLargestWeight);
+  EXPECT_EQ(sampling_weight(kInfinity), 0u);
+}
+
+TEST(SamplingWeight, TheLastBucketWeighsNothing) {
+  int last = 0;
+  for (float distance = 0.f; distance < 40.f; distance += 0.01f) {
+    const int bucket = sampling_bucket(distance);
+    EXPECT_GE(bucket, last);
+    last = bucket;
+    if (bucket == kSamplingBuckets - 1) {
+      EXPECT_EQ(sampling_weight(distance), 0u);
+    }
+  }
+  EXPECT_EQ(last, kSamplingBuckets - 1);
+  EXPECT_EQ(sampling_bucket(kInfinity), last);
 }
 
 // The filters work with buffers, buckets and pivots; neither may show in what is drawn.
