@@ -3,11 +3,9 @@
 // Every query head has a cluster of eight CTAs that share out its keys, and each CTA's warps share out its
 // part. A warp streams keys and values of earlier tokens through a ring of its own, whose first keys are on
 // their way before the kernel waits for its input, and keeps q, its softmax and its part of the context in
-// registers: no barrier between the warps until they join their parts. The CTAs join theirs through the
-// cluster's shared memory, so the output projection finds one finished vector. Heads that share a kv head
-// read its keys from L2: fine for short contexts; attention.cu serves the long ones.
-#include <cooperative_groups.h>
-
+// registers: no barrier between the warps until they join their parts. The CTAs send theirs to the one that
+// joins them, a share of the dimensions each, so the output projection finds one finished vector. Heads that
+// share a kv head read its keys from L2: fine for short contexts; attention.cu serves the long ones.
 #include <algorithm>
 
 #include "cuda/attention_tile.h"
@@ -21,22 +19,6 @@ namespace carat::cuda {
 namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / 32, kCluster = kAttentionCluster;
-
-// Clusters need sm_90; older GPUs compile this kernel, but SingleRow::supports() keeps them from it.
-#if __CUDA_ARCH__ >= 900
-using Cluster = cooperative_groups::cluster_group;
-__device__ inline Cluster this_cluster() { return cooperative_groups::this_cluster(); }
-#else
-struct Cluster {
-  __device__ static int block_rank() { return 0; }
-  __device__ static void sync() {}
-  template <class T>
-  __device__ static T* map_shared_rank(T* pointer, int) {
-    return pointer;
-  }
-};
-__device__ inline Cluster this_cluster() { return {}; }
-#endif
 
 /// What a warp has on chip: a ring of two groups of keys. A key is followed by its value, then by the low
 /// halves of both where they are read.
@@ -56,9 +38,17 @@ template <int kHeadDim>
 struct Shared {
   float q[kHeadDim], k[kHeadDim], v[kHeadDim];
   float warp_largest[kWarps], warp_total[kWarps];
-  float context[kHeadDim];  // this CTA's part, read by the whole cluster
-  float largest, total;     // and what it is relative to
   float scratch[3][kWarps];
+  // What the cluster's CTAs send of this CTA's share of the dimensions, and what it is relative to.
+  float parts[kCluster][kHeadDim / kCluster], largest[kCluster], total[kCluster];
+  uint64_t joined;  // counts their bytes
+
+  /// By one thread. The cluster's CTAs may send once all of them have done so.
+  __device__ void expect_parts() {
+    ptx::barrier_init(&joined, 1);
+    ptx::fence_barrier_init();
+    ptx::barrier_expect(&joined, kCluster * (kHeadDim / kCluster + 2) * 4);
+  }
 };
 
 /// kv_address() with reads past L1: before the wait, the page table may have been written by a kernel that
@@ -327,9 +317,10 @@ class WarpKeys {
   float context_[S::kLaneChunks * 8] = {};
 };
 
-/// The warps' parts become the CTA's.
+/// The warps' parts become the CTA's, which goes to the CTAs that join them.
 template <int kHeadDim>
-__device__ void join_warps(Shared<kHeadDim>& s, const float* parts, int stride) {
+__device__ void send_parts(Shared<kHeadDim>& s, const float* parts, int stride, int rank) {
+  constexpr int kShare = kHeadDim / kCluster;
   float largest = -INFINITY, total = 0.f, scale[kWarps];
 #pragma unroll
   for (int w = 0; w < kWarps; ++w) largest = fmaxf(largest, s.warp_largest[w]);
@@ -344,37 +335,30 @@ __device__ void join_warps(Shared<kHeadDim>& s, const float* parts, int stride) 
     float sum = 0.f;
 #pragma unroll
     for (int w = 0; w < kWarps; ++w) sum += parts[w * stride + i] * scale[w];
-    s.context[i] = sum;
+    ptx::store_remote(&s.parts[rank][i % kShare], sum, i / kShare, &s.joined);
   }
-  if (threadIdx.x == 0) {
-    s.largest = largest;
-    s.total = total;
+  if (threadIdx.x < kCluster) {
+    ptx::store_remote(&s.largest[rank], largest, threadIdx.x, &s.joined);
+    ptx::store_remote(&s.total[rank], total, threadIdx.x, &s.joined);
   }
 }
 
-/// The CTAs' parts become the head's context: each thread joins one dimension of this CTA's share, with one
-/// round of reads from all eight.
+/// The CTAs' parts become the head's context: each thread joins one dimension of this CTA's share.
 template <int kHeadDim>
-__device__ void join_cluster(const Cluster& cluster, Shared<kHeadDim>& s, int rank, float* context) {
-  constexpr int kShare = (kHeadDim + kCluster - 1) / kCluster;
+__device__ void join_parts(Shared<kHeadDim>& s, int rank, float* context) {
+  constexpr int kShare = kHeadDim / kCluster;
+  ptx::barrier_wait(&s.joined, 0);
   if (threadIdx.x >= kShare) return;
-  const int dim = rank * kShare + threadIdx.x;
-  float part[kCluster], largest[kCluster], total[kCluster], most = -INFINITY, sum = 0.f, weight = 0.f;
+  float most = -INFINITY, sum = 0.f, weight = 0.f;
+#pragma unroll
+  for (int r = 0; r < kCluster; ++r) most = fmaxf(most, s.largest[r]);
 #pragma unroll
   for (int r = 0; r < kCluster; ++r) {
-    const Shared<kHeadDim>* other = cluster.map_shared_rank(&s, r);
-    part[r] = other->context[dim];
-    largest[r] = other->largest;
-    total[r] = other->total;
-    most = fmaxf(most, largest[r]);
+    const float scale = exp2f(s.largest[r] - most);
+    sum += s.parts[r][threadIdx.x] * scale;
+    weight += s.total[r] * scale;
   }
-#pragma unroll
-  for (int r = 0; r < kCluster; ++r) {
-    const float scale = exp2f(largest[r] - most);
-    sum += part[r] * scale;
-    weight += total[r] * scale;
-  }
-  context[dim] = sum / weight;
+  context[rank * kShare + threadIdx.x] = sum / weight;
 }
 
 template <int kHeadDim, int kHalves>
@@ -384,12 +368,13 @@ __global__ void __launch_bounds__(kThreads)
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ Shared<kHeadDim> s;
   float16* rings = reinterpret_cast<float16*>(shared);
-  const Cluster cluster = this_cluster();
+  if (threadIdx.x == 0) s.expect_parts();
+  ptx::cluster_arrive();
   ptx::launch_dependents();
   // Before the wait may be read: what the host sent (position, page tables), the pages of earlier tokens, and
   // what layers before this one appended: their down projections let nothing start before everything in front
   // of them had ended.
-  const int head = blockIdx.y, position = __ldcg(a.position), rank = static_cast<int>(cluster.block_rank());
+  const int head = blockIdx.y, position = __ldcg(a.position), rank = static_cast<int>(ptx::cluster_rank());
   const int group_size = a.heads / a.kv.kv_heads, kv_head = head / group_size;
   const Keys range = keys_of(position, a.window, rank);
   const bool appends = a.writes_kv && range.first <= position && position < range.last;
@@ -404,10 +389,9 @@ __global__ void __launch_bounds__(kThreads)
   keys.walk(s);
   keys.publish(s);
   __syncthreads();
-  join_warps<kHeadDim>(s, reinterpret_cast<const float*>(rings), S::kRingElements / 2);
-  cluster.sync();
-  join_cluster<kHeadDim>(cluster, s, rank, a.context + head * kHeadDim);
-  cluster.sync();  // nobody leaves while its shared memory is read
+  ptx::cluster_wait();  // everybody expects parts by now
+  send_parts<kHeadDim>(s, reinterpret_cast<const float*>(rings), S::kRingElements / 2, rank);
+  join_parts<kHeadDim>(s, rank, a.context + head * kHeadDim);
 }
 
 template <int kHeadDim, int kHalves>

@@ -92,6 +92,44 @@ __device__ inline void bulk_copy(void* to, const void* from, uint32_t bytes, uin
 #endif
 }
 
+// ---- Clusters (sm_90): CTAs that write into each other's shared memory.
+
+__device__ inline uint32_t cluster_rank() {
+  uint32_t rank = 0;
+#if __CUDA_ARCH__ >= 900
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+#endif
+  return rank;
+}
+/// The two halves of a barrier of all threads of the cluster. What was written before the first is visible
+/// after the second.
+__device__ inline void cluster_arrive() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+#endif
+}
+__device__ inline void cluster_wait() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+#endif
+}
+
+/// Writes to where `to` lies in CTA `rank` of the cluster, and counts 4 bytes on that CTA's `barrier`. No
+/// need to wait for it: the receiver does.
+__device__ inline void store_remote(float* to, float value, uint32_t rank, uint64_t* barrier) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{\n"
+      ".reg .b32 address, counter;\n"
+      "mapa.shared::cluster.u32 address, %0, %2;\n"
+      "mapa.shared::cluster.u32 counter, %3, %2;\n"
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [address], %1, [counter];\n"
+      "}" ::"r"(shared_address(to)),
+      "r"(__float_as_uint(value)), "r"(rank), "r"(shared_address(barrier))
+      : "memory");
+#endif
+}
+
 // ---- 16-byte asynchronous copies (sm_80).
 
 /// Copies 16 bytes, or writes zeros when not `valid` (then `from` is not read).
