@@ -54,9 +54,9 @@ int attention_splits(int tile_count, int kv_heads, int sm_count, int most) {
 }
 
 void attention(Queue& queue, const AttentionArgs& args, const RopeKvArgs* raw) {
-  const int splits = attention_splits(args.tile_count, args.kv.kv_heads, queue.sm_count, args.most_splits);
+  int splits = attention_splits(args.tile_count, args.kv.kv_heads, queue.sm_count, args.most_splits);
   if (raw) {
-    raw_attention(queue, args, *raw, splits);
+    splits = raw_attention(queue, args, *raw, splits);
   } else if (args.tile_rows == 16) {
     launch_attention<16>(queue, args, splits);
   } else if (!hopper_attention(queue, args, splits)) {

@@ -66,8 +66,8 @@ void with_head_dim(Queue& queue, int head_dim, Use&& use) {
   }
 }
 
-/// attention() of raw q, k and v.
-void raw_attention(Queue& queue, const AttentionArgs& args, const RopeKvArgs& raw, int splits);
+/// attention() of raw q, k and v. Returns the number of parts it leaves to be joined.
+int raw_attention(Queue& queue, const AttentionArgs& args, const RopeKvArgs& raw, int most_splits);
 /// The contexts from the parts that `splits` CTAs each have left.
 void join_attention(Queue& queue, const AttentionArgs& args, int splits);
 /// Attention of tiles of 64 query rows on Hopper, of head sizes 128, 256 and 512; false for others.

@@ -274,6 +274,7 @@ void CudaBlocks::attend(const LayerPlan& l, const Rows&, const StepRows&) {
   args.tile_count = list.count;
   args.tile_rows = list.tile_rows;
   args.most_splits = list.most_splits;
+  args.most_keys = list.most_keys;
   args.rows = rows();
   args.partial = {attention_parts_.data(), attention_parts_.size()};
   attention(queue_, args, attends_raw(a) ? &raw_ : nullptr);

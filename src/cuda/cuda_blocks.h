@@ -74,9 +74,11 @@ class CudaBlocks {
   /// Whether fewer rows than the step has go on behind the last layer that writes K/V.
   bool narrows() const { return step_.tail.count < step_.all.count; }
   /// Whether attend() takes raw q, k and v. narrow() would have to move them, and more tiles than
-  /// multiprocessors hide rope_kv() better than they do its work.
+  /// multiprocessors hide rope_kv() better than they do its work. GPUs before Hopper have room for eight
+  /// query heads.
   bool attends_raw(const AttentionPlan& a) const {
     return step_.all.one_each && !narrows() && rows() * a.kv_heads <= queue_.sm_count &&
+           (queue_.overlap || a.heads <= 8 * a.kv_heads) &&
            step_.all.tiles[static_cast<std::size_t>(a.kv_group)].tile_rows == kRawTileRows;
   }
   void project_per_layer_inputs(int first_layer, int layers, const int32_t* token_rows);

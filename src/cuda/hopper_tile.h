@@ -93,10 +93,38 @@ __device__ void store(const MatmulArgs& a, const typename S::Sums& acc, int firs
   }
 }
 
-/// The splits of a cluster share out the tile's sums, add them in order and finish them.
+/// Two neighbouring rows of a joined tile, [tokens, rows / 2].
+template <class S>
+struct JoinedPair {
+  int token, row;
+
+  __device__ JoinedPair(int pair, int first_row)
+      : token(pair / (S::kRows / 2)), row(first_row + pair % (S::kRows / 2) * 2) {}
+  __device__ bool inside(const MatmulArgs& a) const { return token < a.tokens && row < a.w.rows; }
+  __device__ float2 factor(const MatmulArgs& a) const {
+    if (!inside(a)) return make_float2(0.f, 0.f);
+    return *reinterpret_cast<const float2*>(a.output.factor +
+                                            static_cast<std::size_t>(token) * a.output.factor_stride + row);
+  }
+};
+
+/// The first pair that a thread joins.
+template <class S>
+__device__ int first_joined_pair() {
+  const int rank = static_cast<int>(cooperative_groups::this_cluster().block_rank());
+  return rank * 128 * S::kGroups + static_cast<int>(threadIdx.x);
+}
+/// What its sums will be multiplied with: read before they are there.
+template <class S>
+__device__ float2 first_joined_factor(const MatmulArgs& a, int first_row) {
+  return JoinedPair<S>(first_joined_pair<S>(), first_row).factor(a);
+}
+
+/// The splits of a cluster share out the tile's sums, add them in order and finish them. `factor` is that of
+/// the first pair.
 template <class S>
 __device__ void store_joined(const MatmulArgs& a, const typename S::Sums& acc, unsigned char* memory,
-                             int first_row) {
+                             int first_row, float2 factor) {
   const cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
   float* sums = reinterpret_cast<float*>(memory);  // [tokens, rows]
   for_each_pair<S, false>(acc, 0, 0, [&](int row, int token, float first, float second) {
@@ -104,17 +132,26 @@ __device__ void store_joined(const MatmulArgs& a, const typename S::Sums& acc, u
     sums[token * S::kRows + row + 8] = second;
   });
   cluster.sync();
-  const int count = min(S::kTokens, a.tokens) * S::kRows, threads = 128 * S::kGroups;
-  const int rank = static_cast<int>(cluster.block_rank());
-  for (int i = rank * threads + static_cast<int>(threadIdx.x); i < count; i += a.splits * threads) {
-    float part[kMostJoined], total = 0.f;
+  const int pairs = min(S::kTokens, a.tokens) * S::kRows / 2, step = a.splits * 128 * S::kGroups;
+#pragma unroll 1
+  for (int i = first_joined_pair<S>(); i < pairs; i += step) {
+    const JoinedPair<S> pair(i, first_row);
+    if (pair.inside(a)) {
+      float2 part[kMostJoined], total = make_float2(0.f, 0.f);
 #pragma unroll
-    for (int r = 0; r < kMostJoined; ++r) part[r] = r < a.splits ? cluster.map_shared_rank(sums, r)[i] : 0.f;
+      for (int r = 0; r < kMostJoined; ++r)
+        part[r] = r < a.splits ? reinterpret_cast<const float2*>(cluster.map_shared_rank(sums, r))[i]
+                               : make_float2(0.f, 0.f);
 #pragma unroll
-    for (int r = 0; r < kMostJoined; ++r) total += part[r];
-    finish(a, 0, i / S::kRows, first_row + i % S::kRows, total);
+      for (int r = 0; r < kMostJoined; ++r) total = make_float2(total.x + part[r].x, total.y + part[r].y);
+      store_split2(a.output.split.hi, a.output.split.lo,
+                   static_cast<std::size_t>(pair.token) * a.w.rows + pair.row, gelu_tanh(total.x) * factor.x,
+                   gelu_tanh(total.y) * factor.y);
+    }
+    factor = JoinedPair<S>(i + step, first_row).factor(a);
   }
-  cluster.sync();  // nobody leaves while its sums are read
+  ptx::cluster_arrive_relaxed();  // what was read has arrived, since it was used
+  ptx::cluster_wait();            // nobody leaves while its sums are read
 }
 
 #endif

@@ -193,6 +193,7 @@ struct AttentionArgs {
   const AttentionTile* tiles;
   int tile_count, tile_rows;  // tile_rows: 16 or 64 query rows (tokens times heads per kv head)
   int most_splits;            // of the keys, over CTAs
+  int most_keys;              // of a row
   int rows;
   Workspace partial;  // [rows, heads, splits, head_dim + 2]
 };

@@ -21,6 +21,12 @@ __device__ inline float warp_sum(float v) {
   return v;
 }
 
+__device__ inline float warp_max(float v) {
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) v = fmaxf(v, __shfl_xor_sync(kAllLanes, v, offset));
+  return v;
+}
+
 /// The sum over the CTA, the same bits in every thread. `scratch` holds one float per warp and is free again
 /// after the caller's next __syncthreads().
 template <int kThreads>
@@ -57,24 +63,6 @@ __device__ inline float dot(const float4& a, const float4& b) {
 }
 __device__ inline float4 times(const float4& a, const float4& b) {
   return make_float4(a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w);
-}
-
-/// Four neighbouring elements of partial sums: those from `base` + 4 `vector` on. Up to eight parts are in
-/// flight at once; the order of the sum is that of the parts.
-__device__ inline float4 sum_parts(const PartialSums& sums, std::size_t base, int vector) {
-  constexpr int kAtOnce = 8;
-  float4 total = load4(sums.data + base, vector);
-  for (int first = 1; first < sums.parts; first += kAtOnce) {
-    float4 part[kAtOnce];
-#pragma unroll
-    for (int p = 0; p < kAtOnce; ++p)
-      part[p] = first + p < sums.parts ? load4(sums.data + (first + p) * sums.stride + base, vector)
-                                       : make_float4(0.f, 0.f, 0.f, 0.f);
-#pragma unroll
-    for (int p = 0; p < kAtOnce; ++p)
-      total = make_float4(total.x + part[p].x, total.y + part[p].y, total.z + part[p].z, total.w + part[p].w);
-  }
-  return total;
 }
 
 __device__ inline void store_split(__nv_bfloat16* hi, __nv_bfloat16* lo, std::size_t at, float v) {

@@ -206,9 +206,12 @@ __global__ void __launch_bounds__(kThreads<S>, S::kResident)
   }
   ptx::wait_for_dependencies();
   typename S::Sums acc = {};
+  constexpr bool kMayJoin = !kGated && S::kRows == 64;
+  float2 factor = make_float2(0.f, 0.f);
+  if (kMayJoin && joins) factor = first_joined_factor<S>(a, first_row);
   multiply<kFormat, S>(ring, end - begin, acc);
-  if constexpr (!kGated && S::kRows == 64) {
-    if (joins) return store_joined<S>(a, acc, ring.memory, first_row);
+  if constexpr (kMayJoin) {
+    if (joins) return store_joined<S>(a, acc, ring.memory, first_row, factor);
   }
   store<S, kGated>(a, acc, first_row, first_token);
 #endif

@@ -108,12 +108,27 @@ __device__ inline void cluster_arrive() {
   asm volatile("barrier.cluster.arrive.release;" ::: "memory");
 #endif
 }
+/// The same without any order of memory.
+__device__ inline void cluster_arrive_relaxed() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+#endif
+}
 __device__ inline void cluster_wait() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 #endif
 }
 
+/// Where `mine`, in shared memory, lies in CTA `rank` of the cluster.
+template <class T>
+__device__ inline T* cluster_pointer(T* mine, uint32_t rank) {
+  T* other = mine;
+#if __CUDA_ARCH__ >= 900
+  asm("mapa.u64 %0, %1, %2;" : "=l"(other) : "l"(mine), "r"(rank));
+#endif
+  return other;
+}
 /// Writes to where `to` lies in CTA `rank` of the cluster, and counts 4 bytes on that CTA's `barrier`. No
 /// need to wait for it: the receiver does.
 __device__ inline void store_remote(float* to, float value, uint32_t rank, uint64_t* barrier) {

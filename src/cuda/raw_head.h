@@ -3,6 +3,7 @@
 #pragma once
 #include "cuda/kernels.h"
 #include "cuda/math.h"
+#include "cuda/partial_sums.h"
 
 namespace carat::cuda {
 
@@ -17,12 +18,14 @@ class RawHead {
 
   /// The head begins at `from`; `half` is half of its size.
   __device__ void load(const PartialSums& sums, std::size_t from, int half) {
+    int at[2 * kVectors];  // lanes beyond the half read its beginning
+    float4 v[2 * kVectors];
 #pragma unroll
-    for (int i = 0; i < kVectors; ++i)
+    for (int i = 0; i < 2 * kVectors; ++i) at[i] = ((dim(i / 2) < half ? dim(i / 2) : 0) + i % 2 * half) / 4;
+    sum_parts(sums, from, at, v);
 #pragma unroll
-      for (int h = 0; h < 2; ++h)
-        v_[i][h] =
-            dim(i) < half ? sum_parts(sums, from + h * half, dim(i) / 4) : make_float4(0.f, 0.f, 0.f, 0.f);
+    for (int i = 0; i < 2 * kVectors; ++i)
+      v_[i / 2][i % 2] = dim(i / 2) < half ? v[i] : make_float4(0.f, 0.f, 0.f, 0.f);
   }
 
   /// rope(norm(x) * gain): gain(i, h) is a float4, turn(i, e) cosine and sine of pair dim(i) + e. Calls

@@ -2,54 +2,82 @@
 // gathers. One CTA per row; every reduction runs in a fixed order.
 #include "cuda/launch.h"
 #include "cuda/math.h"
+#include "cuda/partial_sums.h"
 #include "cuda/ptx.h"
 #include "cuda/weight_values.h"
 
 namespace carat::cuda {
 namespace {
 
-constexpr int kThreads = 256, kMostNormThreads = 1024;
+constexpr int kThreads = 256, kMostNormThreads = 512;
+
+/// Two vectors of four out of eight values.
+__device__ inline float4 half_of(const float (&v)[8], int half) {
+  return make_float4(v[4 * half], v[4 * half + 1], v[4 * half + 2], v[4 * half + 3]);
+}
+
+/// Eight neighbouring values of a table's row. One by one they would be as many accesses to memory in a row.
+__device__ inline void load_eight(const Matrix& table, std::size_t row, int column, float (&v)[8]) {
+  with_format(table.format, [&](auto eight) {
+    eight.load(row_of(table, row), column, table.cols);
+    to_floats(eight, v);
+  });
+}
 
 // xn = norm(row, gain), or the row itself without a gain. `row` is in shared memory and complete.
 __device__ void write_normed(const float* row, const float* gain, float eps, int d, float square_sum,
                              Split xn, std::size_t base) {
   const float scale = gain ? rsqrtf(square_sum / static_cast<float>(d) + eps) : 1.f;
-  for (int i = threadIdx.x; i < d; i += kThreads) {
-    store_split(xn.hi, xn.lo, base + i, gain ? row[i] * scale * gain[i] : row[i]);
+  for (int i = threadIdx.x; i < d / 4; i += kThreads) {
+    float4 v = load4(row, i);
+    if (gain) v = times(make_float4(v.x * scale, v.y * scale, v.z * scale, v.w * scale), load4(gain, i));
+    store_split4(xn.hi, xn.lo, base + 4 * i, v);
   }
 }
 
 __global__ void __launch_bounds__(kThreads) embed_kernel(EmbedArgs a) {
-  extern __shared__ float row[];
+  extern __shared__ float4 shared[];
   __shared__ float scratch[kThreads / 32];
+  float* const row = reinterpret_cast<float*>(shared);
   ptx::launch_dependents();
   ptx::wait_for_dependencies();
   const int d = a.d_model;
   const std::size_t base = static_cast<std::size_t>(blockIdx.x) * d;
   const std::size_t token = static_cast<std::size_t>(a.tokens[a.rows ? a.rows[blockIdx.x] : blockIdx.x]);
   float squares = 0.f;
-  for (int i = threadIdx.x; i < d; i += kThreads) {
-    const float v = load_value(a.table, token, i) * a.scale;
-    row[i] = v;
-    if (a.x) a.x[base + i] = v;
-    if (a.raw.hi) store_split(a.raw.hi, a.raw.lo, base + i, v);
-    squares += v * v;
+  for (int i = threadIdx.x; i < d / 8; i += kThreads) {
+    float eight[8];
+    load_eight(a.table, token, 8 * i, eight);
+#pragma unroll
+    for (float& v : eight) v *= a.scale;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float4 v = half_of(eight, half);
+      const std::size_t at = base + 8 * i + 4 * half;
+      shared[2 * i + half] = v;
+      if (a.x) *reinterpret_cast<float4*>(a.x + at) = v;
+      if (a.raw.hi) store_split4(a.raw.hi, a.raw.lo, at, v);
+      squares += dot(v, v);
+    }
   }
   if (!a.x) return;
   squares = block_sum<kThreads>(squares, scratch);
   write_normed(row, a.norm, a.eps, d, squares, a.normed, base);
 }
 
-/// Four sums over a CTA of any size with one barrier, the same bits in every thread.
-__device__ inline float4 row_sums(float4 v, float4* scratch) {
+/// Four sums over a CTA of any size with one barrier, the same bits in every thread. Lanes share out the four
+/// from the first exchange on: six exchanges instead of twenty.
+__device__ inline float4 row_sums(const float4& v, float4* scratch) {
+  const unsigned lane = threadIdx.x % 32;
+  const auto halve = [&](float first, float second, unsigned offset) {
+    const bool upper = lane & offset;
+    return (upper ? second : first) + __shfl_xor_sync(kAllLanes, upper ? first : second, offset);
+  };
+  float sum = halve(halve(v.x, v.z, 16), halve(v.y, v.w, 16), 8);
 #pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
-    v.x += __shfl_xor_sync(kAllLanes, v.x, offset);
-    v.y += __shfl_xor_sync(kAllLanes, v.y, offset);
-    v.z += __shfl_xor_sync(kAllLanes, v.z, offset);
-    v.w += __shfl_xor_sync(kAllLanes, v.w, offset);
-  }
-  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = v;
+  for (unsigned offset = 4; offset > 0; offset /= 2) sum += __shfl_xor_sync(kAllLanes, sum, offset);
+  // Lanes 0, 8, 16 and 24 have x, y, z and w.
+  if (lane % 8 == 0) reinterpret_cast<float*>(scratch + threadIdx.x / 32)[lane / 8] = sum;
   __syncthreads();
   float4 total = make_float4(0.f, 0.f, 0.f, 0.f);
 #pragma unroll 4
@@ -64,7 +92,7 @@ __device__ inline float4 row_sums(float4 v, float4* scratch) {
 /// of loads. With y = branch * gain and c = 1 / rms(branch), |x + c y|^2 = |x|^2 + 2 c x.y + c^2 |y|^2: both
 /// norms need only one round of sums.
 template <int kVectors>
-__global__ void __launch_bounds__(kMostNormThreads) add_norm_kernel(AddNormArgs a) {
+__global__ void __launch_bounds__(kMostNormThreads) add_norm_kernel(AddNormArgs a, float per_width) {
   __shared__ float4 scratch[kMostNormThreads / 32];
   const int vectors = a.d_model / 4;
   const std::size_t base = static_cast<std::size_t>(blockIdx.x) * a.d_model;
@@ -83,9 +111,12 @@ __global__ void __launch_bounds__(kMostNormThreads) add_norm_kernel(AddNormArgs 
   float4 sums = zero;  // |branch|^2, |x|^2, x.y, |y|^2
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
-    if (at(v) >= vectors) continue;
-    x[v] = load4(a.x + base, at(v));
-    branch[v] = sum_parts(a.branch, base, at(v));
+    const bool inside = at(v) < vectors;
+    const int place[1] = {inside ? at(v) : 0};  // sum_parts() takes whole warps
+    float4 whole[1];
+    if (inside) x[v] = load4(a.x + base, at(v));
+    sum_parts(a.branch, base, place, whole);
+    if (inside) branch[v] = whole[0];
     sums.x += dot(branch[v], branch[v]);
     branch[v] = times(branch[v], gain[v]);
     sums.y += dot(x[v], x[v]);
@@ -93,9 +124,9 @@ __global__ void __launch_bounds__(kMostNormThreads) add_norm_kernel(AddNormArgs 
     sums.w += dot(branch[v], branch[v]);
   }
   sums = row_sums(sums, scratch);
-  const float width = static_cast<float>(a.d_model), c = rsqrtf(sums.x / width + a.eps);
+  const float c = rsqrtf(sums.x * per_width + a.eps);
   const float square_sum = (sums.y + 2.f * c * sums.z + c * c * sums.w) * a.scalar * a.scalar;
-  const float scale = rsqrtf(fmaxf(square_sum, 0.f) / width + a.eps);
+  const float scale = rsqrtf(fmaxf(square_sum, 0.f) * per_width + a.eps);
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
     if (at(v) >= vectors) continue;
@@ -119,15 +150,24 @@ __global__ void __launch_bounds__(kThreads) per_layer_inputs_kernel(PerLayerInpu
   const int column = (a.first_layer + layer) * a.ple_dim;
   float* ple = a.ple + blockIdx.x * width + slice;
   float squares = 0.f;
-  for (int i = lane; i < a.ple_dim; i += 32) {
-    const float v = ple[i] * a.project_scale;
-    squares += v * v;
+  for (int i = lane; i < a.ple_dim / 4; i += 32) {
+    const float4 v = load4(ple, i);
+    squares += dot(v, v) * a.project_scale * a.project_scale;
   }
   const float scale = rsqrtf(warp_sum(squares) / static_cast<float>(a.ple_dim) + a.eps) * a.project_scale;
   constexpr float kMix = 0.7071067811865476f;
-  for (int i = lane; i < a.ple_dim; i += 32) {
-    const float table = load_value(a.table, row, column + i);
-    ple[i] = (ple[i] * scale * a.gain[i] + table * a.table_scale) * kMix;
+  for (int i = lane; i < a.ple_dim / 8; i += 32) {
+    float table[8];
+    load_eight(a.table, row, column + 8 * i, table);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float4* const at = reinterpret_cast<float4*>(ple) + 2 * i + half;
+      const float4 v = *at, gain = load4(a.gain, 2 * i + half), t = half_of(table, half);
+      *at = make_float4((v.x * scale * gain.x + t.x * a.table_scale) * kMix,
+                        (v.y * scale * gain.y + t.y * a.table_scale) * kMix,
+                        (v.z * scale * gain.z + t.z * a.table_scale) * kMix,
+                        (v.w * scale * gain.w + t.w * a.table_scale) * kMix);
+    }
   }
 }
 
@@ -155,11 +195,14 @@ void embed(Queue& queue, const EmbedArgs& args, int rows) {
 }
 
 void add_norm(Queue& queue, const AddNormArgs& args, int rows) {
-  constexpr int kMany = 4;
   const int vectors = args.d_model / 4;
-  const bool few = vectors <= kMostNormThreads;
-  const int threads = divide_up(few ? vectors : divide_up(vectors, kMany), 32) * 32;
-  launch(queue, few ? add_norm_kernel<1> : add_norm_kernel<kMany>, dim3(rows), threads, 0, args);
+  const auto with = [&](auto kernel, int each) {
+    launch(queue, kernel, dim3(rows), divide_up(divide_up(vectors, each), 32) * 32, 0, args,
+           1.f / static_cast<float>(args.d_model));
+  };
+  if (vectors <= kMostNormThreads) return with(add_norm_kernel<1>, 1);
+  if (vectors <= 2 * kMostNormThreads) return with(add_norm_kernel<2>, 2);
+  with(add_norm_kernel<4>, 4);
 }
 
 void per_layer_inputs(Queue& queue, const PerLayerInputArgs& args, int rows) {

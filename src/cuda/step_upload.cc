@@ -92,6 +92,7 @@ std::size_t StepUpload::append_tiles(const Rows& rows, int group, TileList& list
   }
   list.count = static_cast<int>(tiles.size());
   list.most_splits = worthwhile_splits(most_keys);
+  list.most_keys = static_cast<int>(std::bit_ceil(static_cast<unsigned>(std::max(64, most_keys))));
   return append<AttentionTile>(tiles);
 }
 

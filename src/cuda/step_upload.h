@@ -14,6 +14,7 @@ struct TileList {
   const AttentionTile* tiles = nullptr;
   int count = 0, tile_rows = 16;
   int most_splits = 1;  // of the keys: more would have too few each
+  int most_keys = 1;    // of a row, rounded up, lest each length of context needs its own graph
   bool operator==(const TileList&) const = default;
 };
 

@@ -160,6 +160,8 @@ INSTANTIATE_TEST_SUITE_P(Prompts, AttentionOf,
 struct Tokens {
   int head_dim, past, window, splits;
   bool writes_kv;
+  bool cluster = false;  // splits are a cluster where the GPU has clusters
+  int heads = kHeads;    // of the one KV head
 };
 
 class RawAttentionOf : public testing::TestWithParam<Tokens> {
@@ -169,6 +171,8 @@ class RawAttentionOf : public testing::TestWithParam<Tokens> {
   void SetUp() override {
     int devices = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) GTEST_SKIP() << "no GPU";
+    check(cudaGetDeviceProperties(&properties_, 0), "cudaGetDeviceProperties");
+    if (GetParam().cluster && properties_.major != 9) GTEST_SKIP() << "not a Hopper GPU";
   }
 
   /// Contexts, and what the pages hold then.
@@ -194,8 +198,8 @@ class RawAttentionOf : public testing::TestWithParam<Tokens> {
   RopeKvArgs shape() const {
     const Tokens p = GetParam();
     RopeKvArgs rope{};
-    rope.heads = kHeads;
-    rope.width = (kHeads + (p.writes_kv ? 2 : 0)) * p.head_dim;
+    rope.heads = p.heads;
+    rope.width = (p.heads + (p.writes_kv ? 2 : 0)) * p.head_dim;
     rope.writes_kv = rope.has_v = p.writes_kv;
     rope.rotary_pairs = p.head_dim / 4;
     rope.eps = 1e-6f;
@@ -204,19 +208,20 @@ class RawAttentionOf : public testing::TestWithParam<Tokens> {
 
   AttentionArgs attention_shape(const RopeKvArgs& rope) const {
     AttentionArgs args{};
-    args.heads = kHeads;
+    args.heads = rope.heads;
     args.window = GetParam().window;
     args.kv = rope.kv;
     args.tables = rope.tables;
     args.tile_count = args.rows = kRows;
     args.tile_rows = kRawTileRows;
     args.most_splits = GetParam().splits;
+    args.most_keys = GetParam().past + 1;
     return args;
   }
 
   Result run(bool raw) {
     const Tokens p = GetParam();
-    const int pages = p.past / kPageTokens + 1, width = (kHeads + (p.writes_kv ? 2 : 0)) * p.head_dim;
+    const int pages = p.past / kPageTokens + 1, width = (p.heads + (p.writes_kv ? 2 : 0)) * p.head_dim;
     const std::size_t half = static_cast<std::size_t>(kRows * pages * kPageTokens * p.head_dim);
     std::mt19937 random(3);
     std::normal_distribution<float> normal;
@@ -243,10 +248,10 @@ class RawAttentionOf : public testing::TestWithParam<Tokens> {
                offset = upload(std::vector<int32_t>{0, 0}),
                stride = upload(std::vector<int32_t>{pages, pages});
     const auto device_tiles = upload(tiles);
-    const std::size_t heads = static_cast<std::size_t>(kRows * kHeads * p.head_dim);
+    const std::size_t heads = static_cast<std::size_t>(kRows * p.heads * p.head_dim);
     DeviceArray<bfloat16> hi(heads), lo(heads);
     DeviceArray<float16> q(heads);
-    DeviceArray<float> partial(static_cast<std::size_t>(kRows * kHeads * p.splits * (p.head_dim + 2)));
+    DeviceArray<float> partial(static_cast<std::size_t>(kRows * p.heads * p.splits * (p.head_dim + 2)));
     RopeKvArgs rope = shape();
     rope.sums = {sums.data(), kParts, static_cast<std::size_t>(kRows * width)};
     rope.q_norm = q_norm.data();
@@ -265,13 +270,15 @@ class RawAttentionOf : public testing::TestWithParam<Tokens> {
     args.tiles = device_tiles.data();
     args.partial = {partial.data(), partial.size()};
     Stream stream;
-    Queue queue{stream, false, 132, cudaSuccess, {}, false};
+    Queue queue{stream, false, 132, cudaSuccess, {}, p.cluster};
     if (!raw) rope_kv(queue, rope, kRows);
     attention(queue, args, raw ? &rope : nullptr);
     check(queue.status, "launch");
     check(cudaStreamSynchronize(stream), "attention");
     return download(hi, lo, kv);
   }
+
+  cudaDeviceProp properties_{};
 };
 
 // The compiler may contract other products in the one than in the other.
@@ -281,18 +288,30 @@ TEST_P(RawAttentionOf, EqualsTheTwoKernels) {
   EXPECT_LE(largest_difference(got.context, expected.context), 5e-3f);  // q in float16 may round otherwise
 }
 
-INSTANTIATE_TEST_SUITE_P(Rows, RawAttentionOf,
-                         testing::Values(Tokens{256, 100, 512, 1, true}, Tokens{256, 100, 512, 1, false},
-                                         Tokens{256, 0, 512, 1, true}, Tokens{256, 128, 512, 1, true},
-                                         Tokens{256, 128, 512, 1, false}, Tokens{256, 700, 512, 2, true},
-                                         Tokens{512, 90, 0, 1, true}, Tokens{512, 90, 0, 1, false},
-                                         Tokens{512, 1000, 0, 4, true}, Tokens{512, 1000, 0, 4, false},
-                                         Tokens{64, 200, 128, 1, true}, Tokens{16, 40, 16, 1, true}),
-                         [](const auto& tokens) {
-                           const Tokens& p = tokens.param;
-                           return "heads_of_" + std::to_string(p.head_dim) + "_after_" +
-                                  std::to_string(p.past) + (p.writes_kv ? "" : "_shared");
-                         });
+TEST_P(RawAttentionOf, TwoRunsGiveTheSameBits) {
+  const Result first = run(true), second = run(true);
+  EXPECT_EQ(first.context, second.context);
+  EXPECT_EQ(first.pages, second.pages);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rows, RawAttentionOf,
+    testing::Values(Tokens{256, 100, 512, 1, true}, Tokens{256, 100, 512, 1, false},
+                    Tokens{256, 0, 512, 1, true}, Tokens{256, 128, 512, 1, true},
+                    Tokens{256, 128, 512, 1, false}, Tokens{256, 700, 512, 2, true},
+                    Tokens{512, 90, 0, 1, true}, Tokens{512, 90, 0, 1, false}, Tokens{512, 1000, 0, 4, true},
+                    Tokens{512, 1000, 0, 4, false}, Tokens{64, 200, 128, 1, true},
+                    Tokens{16, 40, 16, 1, true}, Tokens{128, 300, 0, 1, true, false, 3},
+                    Tokens{256, 140, 512, 1, true, false, 16}, Tokens{256, 129, 512, 1, true, true},
+                    Tokens{256, 700, 512, 2, false, true}, Tokens{512, 64, 0, 1, true, true},
+                    Tokens{512, 90, 0, 1, false, true}, Tokens{512, 128, 0, 1, true, true, 16},
+                    Tokens{512, 1000, 0, 4, true, true}),
+    [](const auto& tokens) {
+      const Tokens& p = tokens.param;
+      return "heads_of_" + std::to_string(p.head_dim) + "_after_" + std::to_string(p.past) +
+             (p.writes_kv ? "" : "_shared") + (p.cluster ? "_clusters" : "") +
+             (p.heads == kHeads ? "" : "_" + std::to_string(p.heads) + "_heads");
+    });
 
 }  // namespace
 }  // namespace carat::cuda
