@@ -28,6 +28,15 @@ bool starting(const Sequence& s) { return s.reply_tokens() == 0 && s.cached < s.
 
 bool decodes(const Sequence& s) { return s.leader == nullptr && s.pending() == 1; }
 
+/// Counts the sequence in.
+void add_to(PromptPacer::Load& load, const Sequence& s) {
+  if (s.pending() == 1) {
+    ++load.decoding;
+  } else {
+    load.context = std::max(load.context, s.cached);
+  }
+}
+
 }  // namespace
 
 Scheduler::Scheduler(KvPages& pages, const RunnerOptions& limits, const Options& options,
@@ -50,6 +59,12 @@ std::vector<StepShare> Scheduler::plan(std::vector<PageCopy>& copies) {
   room_ = limits_.max_step_tokens;
   plan_decoding(shares, copies);
   plan_prompts(shares, copies);
+  load_ = {};
+  prompt_tokens_ = 0;
+  for (const StepShare& share : shares) {
+    add_to(load_, *share.sequence);
+    if (share.sequence->pending() > 1) prompt_tokens_ += share.count;
+  }
   return shares;
 }
 
@@ -150,11 +165,11 @@ std::vector<StepShare> Scheduler::guess(int spare) {
 
 /// Sequences that decode come first: a long prompt may slow them down, but never stops them.
 void Scheduler::plan_decoding(std::vector<StepShare>& shares, std::vector<PageCopy>& copies) {
-  const auto decoding = std::ranges::count_if(running_, [](const auto& s) { return decodes(*s); });
-  decoding_ = static_cast<int>(decoding);
+  const auto decoding =
+      static_cast<int>(std::ranges::count_if(running_, [](const auto& s) { return decodes(*s); }));
   const bool prompts = std::ranges::any_of(running_, [](const auto& s) { return s->pending() > 1; });
-  const int spare = (room_ - decoding_) / (prompts ? 2 : 1);
-  for (StepShare& share : guess(decoding_ > options_.draft_batch ? 0 : spare)) {
+  const int spare = (room_ - decoding) / (prompts ? 2 : 1);
+  for (StepShare& share : guess(decoding > options_.draft_batch ? 0 : spare)) {
     Sequence& sequence = *share.sequence;
     if (!runs(sequence)) continue;
     if (!pages_.extend(sequence.pages, sequence.cached, share.tokens(), copies)) share.drafts.clear();
@@ -175,9 +190,10 @@ void Scheduler::plan_prompts(std::vector<StepShare>& shares, std::vector<PageCop
   for (const auto& sequence : running_) {
     if (sequence->leader == nullptr && sequence->pending() > 1) wanted.push_back({sequence.get(), 0, {}});
   }
-  int context = 0;
-  for (const StepShare& share : wanted) context = std::max(context, share.sequence->cached);
-  int room = pacer_.prompt_tokens({decoding_, context}, room_);
+  PromptPacer::Load load;  // as it is about to be
+  for (const StepShare& share : shares) add_to(load, *share.sequence);
+  for (const StepShare& share : wanted) add_to(load, *share.sequence);
+  int room = pacer_.prompt_tokens(load, room_);
   for (const bool halve : {true, false}) {
     for (StepShare& share : wanted) {
       const int offer = halve ? (room + 1) / 2 : room;

@@ -44,8 +44,8 @@ class Scheduler {
   /// Forgets a sequence that ended; its pages return.
   void remove(Sequence& sequence);
 
-  /// What steps cost, for the share of prompts in the next ones.
-  PromptPacer& pacer() { return pacer_; }
+  /// How long the step planned last took, for the share of prompts in the next ones.
+  void step_took(double seconds) { pacer_.report(load_, prompt_tokens_, seconds); }
   bool idle() const { return running_.empty() && waiting_.empty(); }
   int running() const { return static_cast<int>(running_.size()); }
   int waiting() const { return static_cast<int>(waiting_.size()); }
@@ -77,8 +77,10 @@ class Scheduler {
   const ModelDrafter* const drafter_;
   PromptPacer pacer_;
   Queue waiting_, running_;
-  int room_ = 0;      // tokens left in the step being planned
-  int decoding_ = 0;  // sequences that decode in it
+  // Of the step planned last, or being planned:
+  int room_ = 0;  // tokens left
+  PromptPacer::Load load_;
+  int prompt_tokens_ = 0;
   int64_t preemptions_ = 0;
 };
 

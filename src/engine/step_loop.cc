@@ -61,16 +61,8 @@ void StepLoop::step() {
   if (!copies_.empty()) runner_.copy_pages(copies_);
   builder_.clear();
   masks_.clear();
-  PromptPacer::Load load;
-  int prompt_tokens = 0;
   std::vector<std::size_t> rows;  // with a drawn token, per share
   for (const StepShare& share : shares) {
-    if (share.sequence->pending() == 1) {
-      ++load.decoding;
-    } else {
-      load.context = std::max(load.context, share.sequence->cached);
-      prompt_tokens += share.count;
-    }
     rows.push_back(share.draws() ? 1 + share.drafts.size() : 0);
     add_to_step(share);
   }
@@ -78,7 +70,7 @@ void StepLoop::step() {
   runner_.submit(builder_.input());
   const StepResult result = runner_.collect();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  scheduler_.pacer().report(load, prompt_tokens, took.count());
+  scheduler_.step_took(took.count());
   ++totals_.steps;
 
   const std::size_t vocab = runner_.info().vocab;

@@ -4,11 +4,10 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 #include <vector>
 
 #include "base/huge_pages.h"
+#include "support/comes_true.h"
 
 namespace carat {
 namespace {
@@ -24,12 +23,7 @@ std::size_t resident_mib(const HugePages& pages) {
 }
 
 bool becomes_resident(const HugePages& pages, std::size_t mib) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (resident_mib(pages) < mib) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
+  return comes_true([&] { return resident_mib(pages) >= mib; });
 }
 
 bool supported() {

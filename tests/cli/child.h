@@ -6,7 +6,8 @@
 #include <sys/wait.h>
 
 #include <chrono>
-#include <thread>
+
+#include "support/comes_true.h"
 
 namespace carat {
 
@@ -14,17 +15,6 @@ namespace carat {
 /// as under nohup and in background jobs of scripts. `ignored` is one that stays ignored.
 inline void reset_signals(int ignored = 0) {
   for (const int number : {SIGHUP, SIGINT, SIGTERM}) ::signal(number, number == ignored ? SIG_IGN : SIG_DFL);
-}
-
-/// Waits until `condition` holds; false when it doesn't in time.
-template <class Condition>
-bool comes_true(Condition condition, std::chrono::seconds patience = std::chrono::seconds(120)) {
-  const auto deadline = std::chrono::steady_clock::now() + patience;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() >= deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
 }
 
 /// The exit code, or 128 + signal when a signal ended it, as in a shell. A child that doesn't end is killed,

@@ -12,7 +12,6 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 namespace carat {
@@ -102,17 +101,6 @@ inline std::string reply_to(int port, std::string_view bytes) {
 inline std::string reply_to_get(int port, const std::string& target, const std::string& headers = "") {
   return reply_to(
       port, "GET " + target + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + headers + "\r\n");
-}
-
-/// Waits for what other threads bring about.
-template <class Condition>
-bool becomes_true(const Condition& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
 }
 
 }  // namespace carat

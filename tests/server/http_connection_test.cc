@@ -203,7 +203,7 @@ TEST_F(HttpServerTest, TellsTheRouteWhenTheClientLeaves) {
     HttpClient client(port());
     const Exchange exchange = hold(client);
     reset ? client.reset() : client.close();
-    EXPECT_TRUE(becomes_true([&] { return gone_ == before + 1; }));
+    EXPECT_TRUE(comes_true([&] { return gone_ == before + 1; }));
     bool late = false;
     exchange->on_disconnect([&] { late = true; });
     EXPECT_TRUE(late);
@@ -219,7 +219,7 @@ TEST_F(HttpServerTest, AnAbortedStreamIsNotWhole) {
   ASSERT_TRUE(client.receive_until("part"));
   exchange->abort();
   EXPECT_THAT(client.receive_all(), Not(HasSubstr("\r\n0\r\n")));
-  ASSERT_TRUE(becomes_true([&] { return !policy_.outcomes().empty(); }));
+  ASSERT_TRUE(comes_true([&] { return !policy_.outcomes().empty(); }));
   EXPECT_FALSE(policy_.outcomes().back().whole);
   EXPECT_EQ(gone_, 0);
 }
@@ -253,7 +253,7 @@ TEST_F(HttpServerTest, DropsAClientThatReadsTooSlowly) {
   const Exchange exchange = hold(client);
   exchange->begin_stream({});
   const std::string piece(64 << 10, 'x');
-  EXPECT_TRUE(becomes_true([&] {
+  EXPECT_TRUE(comes_true([&] {
     exchange->write(piece);
     return gone_ == 1;
   }));
@@ -266,7 +266,7 @@ TEST_F(HttpServerTest, DropsAClientThatReadsNothing) {
   start(options);
   HttpClient client(port());
   hold(client)->respond({.status = 200, .body = std::string(64 << 20, 'x')});
-  EXPECT_TRUE(becomes_true([&] { return server_->connections() == 0; }));
+  EXPECT_TRUE(comes_true([&] { return server_->connections() == 0; }));
 }
 
 TEST_F(HttpServerTest, RepliesThatTakeTooLongEnd) {

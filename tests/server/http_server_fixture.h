@@ -17,6 +17,7 @@
 #include "server/http_client.h"
 #include "server/http_error.h"
 #include "server/http_server.h"
+#include "support/comes_true.h"
 
 namespace carat {
 
@@ -97,7 +98,7 @@ class HttpServerTest : public ::testing::Test {
   Exchange hold(HttpClient& client) {
     const std::size_t before = held_count();
     client.send("GET /held " + kHead + "\r\n");
-    EXPECT_TRUE(becomes_true([&] { return held_count() > before; }));
+    EXPECT_TRUE(comes_true([&] { return held_count() > before; }));
     const std::lock_guard lock(mutex_);
     return held_.at(before);
   }

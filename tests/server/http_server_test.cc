@@ -24,10 +24,10 @@ TEST_F(HttpServerTest, TurnsConnectionsAwayBeyondTheLimit) {
   options.most_connections = 2;
   start(options);
   HttpClient first(port()), second(port());
-  ASSERT_TRUE(becomes_true([&] { return server_->connections() == 2; }));
+  ASSERT_TRUE(comes_true([&] { return server_->connections() == 2; }));
   EXPECT_THAT(HttpClient(port()).receive_all(), StartsWith("HTTP/1.1 503 "));
   first.close();
-  ASSERT_TRUE(becomes_true([&] { return server_->connections() == 1; }));
+  ASSERT_TRUE(comes_true([&] { return server_->connections() == 1; }));
   EXPECT_THAT(get("/target"), StartsWith("HTTP/1.1 200 "));
 }
 
@@ -77,7 +77,7 @@ TEST_F(HttpServerTest, DrainServesWhatTheNetworkThreadHasNotSeenYet) {
     ASSERT_NE(clients.back()->receive_reply(), "");
   }
   first.send("GET /hold-up " + kHead + "\r\n");
-  ASSERT_TRUE(becomes_true([&] { return policy_.is_held_up(); }));
+  ASSERT_TRUE(comes_true([&] { return policy_.is_held_up(); }));
   for (const auto& client : clients) client->send("GET /target " + kHead + "\r\n");
   // The only network thread can't accept more, nor read.
   for (int i = 0; i < 50; ++i) {
@@ -131,7 +131,7 @@ TEST_F(HttpServerTest, AThousandResetsLeaveNothingBehind) {
     forget_held();
     client.reset();
   }
-  EXPECT_TRUE(becomes_true([&] { return server_->connections() == 0; }));
+  EXPECT_TRUE(comes_true([&] { return server_->connections() == 0; }));
   EXPECT_EQ(open_descriptors(), before);
 }
 

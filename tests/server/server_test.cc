@@ -11,6 +11,7 @@
 
 #include "server/demo_api.h"
 #include "server/http_client.h"
+#include "support/comes_true.h"
 
 namespace carat {
 namespace {
@@ -44,7 +45,7 @@ class ServerTest : public ::testing::Test {
   }
   /// Whether the engine comes to hold so many replies.
   bool comes_to(int running, int waiting) const {
-    return becomes_true([&] {
+    return comes_true([&] {
       const EngineStats stats = model_->engine->stats();
       return stats.running == running && stats.waiting == waiting;
     });
