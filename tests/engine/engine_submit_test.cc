@@ -240,6 +240,26 @@ TEST(EngineSubmit, SamplesShareThePromptAndDifferByTheirSeed) {
   expect_idle(*engine);
 }
 
+TEST(EngineSubmit, OneSampleIsCancelledAndTheOthersFinish) {
+  const auto engine = make_engine();
+  Request request{.prompt = {5, 6}, .sampling = {.temperature = 1.f, .seed = 4}, .max_tokens = 300};
+  request.samples = 3;
+  RequestHandle handle = engine->submit(request);
+  std::array<std::vector<int32_t>, 3> tokens;
+  std::array<FinishReason, 3> reasons{};
+  while (const std::optional<Event> event = handle.next()) {
+    const auto sample = static_cast<std::size_t>(event->sample);
+    if (event->token >= 0) tokens[sample].push_back(event->token);
+    if (event->finish) reasons[sample] = event->finish->reason;
+    if (sample == 1 && tokens[1].size() == 2) handle.cancel(0, 1);
+  }
+  EXPECT_EQ(reasons, (std::array{FinishReason::length, FinishReason::cancelled, FinishReason::length}));
+  EXPECT_LT(tokens[1].size(), 300u);
+  EXPECT_EQ(tokens[0], alone(request, 0).tokens);
+  EXPECT_EQ(tokens[2], alone(request, 2).tokens);
+  expect_idle(*engine);
+}
+
 TEST(EngineSubmit, RefusesParametersThatCannotBe) {
   const auto engine = make_engine();
   const auto error_of = [&](const std::function<void(Request&)>& change) -> std::string {

@@ -60,12 +60,14 @@ TEST_P(Speculation, GivesTheSameGreedyTextOfTwoHundredPrompts) {
     ended_by_eos += accepted && replies[i].finish == FinishReason::stop ? 1 : 0;
     across_window += accepted && requests[i].prompt.size() > 2 * kWindow ? 1 : 0;
   }
+  // A drafter with random weights is right once in as many guesses as there are tokens.
+  const bool guesses_well = GetParam() != DraftMethod::model;
   EXPECT_GT(ended_by_eos, 5);
-  EXPECT_GT(across_window, 20);
+  EXPECT_GT(across_window, guesses_well ? 20 : 5);
   const EngineStats stats = drafting.stats();
-  EXPECT_GT(stats.accepted_tokens, 500);
+  EXPECT_GT(stats.accepted_tokens, guesses_well ? 500 : 20);
   EXPECT_LE(stats.accepted_tokens, stats.drafted_tokens);
-  EXPECT_LT(stats.steps, plain.stats().steps);
+  EXPECT_TRUE(!guesses_well || stats.steps < plain.stats().steps);
   EXPECT_EQ(stats.free_pages, stats.total_pages);
 }
 
@@ -98,7 +100,7 @@ TEST_P(Speculation, SeededSamplingGivesTheSameTextWithAndWithoutDrafts) {
   Engine plain = make_engine(plan, DraftMethod::none), drafting = make_engine(plan, GetParam());
   const std::vector<Reply> expected = plain.generate(requests, {}), replies = drafting.generate(requests, {});
   for (std::size_t i = 0; i < requests.size(); ++i) EXPECT_EQ(replies[i].tokens, expected[i].tokens) << i;
-  EXPECT_GT(drafting.stats().accepted_tokens, 50);
+  EXPECT_GT(drafting.stats().accepted_tokens, 20);
 }
 
 /// The first two tokens behind a text that repeats, over many seeds, against the product of the model's own
@@ -147,10 +149,13 @@ TEST_P(Speculation, DrawsTheModelsDistribution) {
   EXPECT_GT(engine.stats().accepted_tokens, 200) << "the drafts took no part";
 }
 
-INSTANTIATE_TEST_SUITE_P(, Speculation, testing::Values(DraftMethod::ngram, DraftMethod::suffix),
-                         [](const auto& test) {
-                           return test.param == DraftMethod::ngram ? "ngram" : "suffix";
-                         });
+std::string method_name(const testing::TestParamInfo<DraftMethod>& test) {
+  return test.param == DraftMethod::ngram ? "ngram" : test.param == DraftMethod::suffix ? "suffix" : "model";
+}
+
+INSTANTIATE_TEST_SUITE_P(, Speculation,
+                         testing::Values(DraftMethod::ngram, DraftMethod::suffix, DraftMethod::model),
+                         method_name);
 
 }  // namespace
 }  // namespace carat

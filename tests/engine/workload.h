@@ -79,7 +79,10 @@ class Workload {
       ASSERT_LT(steps, 20000) << "stuck";
       for (Arrival& arrival : arrivals_) {
         if (arrival.step == steps) loop.add(arrival.submission);
-        if (arrival.cancel_step == steps) arrival.submission->cancelled = true;
+        if (arrival.cancel_step != steps) continue;
+        Submission& submission = *arrival.submission;
+        const int sample = arrival.cancel_sample;
+        (sample < 0 ? submission.cancelled : submission.cancelled_samples.at(sample)) = true;
       }
       loop.step();
       for (const auto& [outbox, events] : loop.take_events())
@@ -114,7 +117,7 @@ class Workload {
  private:
   struct Arrival {
     std::shared_ptr<Submission> submission;
-    int step, cancel_step;
+    int step, cancel_step, cancel_sample;  // the last one -1: all of them
   };
 
   int below(int bound) { return static_cast<int>(random_bits(seed_, counter_++) % bound); }
@@ -153,8 +156,9 @@ class Workload {
     replies_ += static_cast<std::size_t>(request.samples);
     const int step = below(2) == 0 ? 0 : below(60);
     const int cancel_step = below(5) == 0 ? step + below(40) : -1;
-    arrivals_.push_back(
-        {std::make_shared<Submission>(std::move(request), arrivals_.size(), nullptr), step, cancel_step});
+    const int cancel_sample = below(2) == 0 ? below(request.samples) : -1;
+    arrivals_.push_back({std::make_shared<Submission>(std::move(request), arrivals_.size(), nullptr), step,
+                         cancel_step, cancel_sample});
   }
 
   void choose_sampling(SamplingParams& sampling) {
