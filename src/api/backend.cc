@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "api/loaded_model.h"
+#include "base/cache_size.h"
 #include "base/cpu_count.h"
 #include "base/error.h"
 #include "base/huge_pages.h"
@@ -123,6 +124,17 @@ std::optional<double> gpu_read_bandwidth(const DeviceOptions& options) {
     if (error.kind() != ErrorKind::out_of_memory) throw;
     return std::nullopt;
   }
+}
+
+std::optional<double> gpu_matrix_rate(const DeviceOptions& options) {
+  const int index = cuda_index(options.device);
+  if (index < 0) return std::nullopt;
+  return measure_cuda_matrix_rate({.device = index});
+}
+
+std::size_t cache_bytes(const DeviceOptions& options) {
+  const int index = cuda_index(options.device);
+  return index >= 0 ? cuda_cache_bytes({.device = index}) : last_cache_bytes();
 }
 
 int reading_threads(const DeviceOptions& options) {

@@ -48,6 +48,12 @@ int prompt_step_tokens(const DeviceOptions& options);
 /// memory to measure it.
 std::optional<double> gpu_read_bandwidth(const DeviceOptions& options);
 
+/// Bfloat16 operations per second of a GPU's tensor cores; nothing for other devices.
+std::optional<double> gpu_matrix_rate(const DeviceOptions& options);
+
+/// Bytes of the last cache before the memory that the weights lie in; 0 when unknown.
+std::size_t cache_bytes(const DeviceOptions& options);
+
 /// Threads on this machine that read the weights of a decode step; 0 when a device reads them from its own
 /// memory.
 int reading_threads(const DeviceOptions& options);

@@ -137,7 +137,7 @@ class Batch {
     model_->post = [this](std::function<void()> work) { workers_.post(std::move(work)); };
     add_api_routes(router_, model_);
     // Enough for the engine to find the next request whenever a reply ends.
-    most_in_flight_ = 2 * model_->engine->runner().info().limits.max_sequences;
+    most_in_flight_ = 2 * model_->engine->max_sequences();
     before_ = output_.replies();
     failed_before_ = output_.failed();
   }
@@ -189,8 +189,8 @@ class Batch {
   static std::shared_ptr<ServedModel> load(const BatchOptions& options) {
     EngineSetup setup = options.engine;
     setup.max_waiting = kMostWaiting;
-    auto model = load_served_model(options.model, setup, options.generation, warning_printer(options.quiet),
-                                   loading_bar(options.quiet));
+    auto model = load_served_model(options.model, setup, {}, options.generation,
+                                   warning_printer(options.quiet), loading_bar(options.quiet));
     model->accepts_any_name = true;
     model->refuses_unknown_fields = true;  // nobody watches a batch
     return model;

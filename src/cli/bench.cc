@@ -1,11 +1,8 @@
-// `carat bench`: the time to load, to read a prompt and to generate, beside the memory bandwidth that bounds
-// the latter.
+// `carat bench`: the time to load, to read a prompt and to generate, beside what bounds them.
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,12 +12,14 @@
 #include "api/loaded_model.h"
 #include "base/error.h"
 #include "base/random.h"
+#include "cli/bench_report.h"
 #include "cli/commands.h"
 #include "cli/progress.h"
 #include "cli/read_bandwidth.h"
 #include "cli/streams.h"
-#include "cli/units.h"
 #include "engine/engine.h"
+#include "model/formats.h"
+#include "model/operations.h"
 
 namespace carat {
 namespace {
@@ -30,33 +29,6 @@ using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
-
-struct MemoryUse {
-  std::size_t resident_bytes = 0;   // pages of the checkpoint included, which the system can take back
-  std::size_t anonymous_bytes = 0;  // what is the process's own
-};
-
-struct Measurement {
-  double load_s = 0;
-  double first_token_s = 0;  // of the first sequence to have one, from the start of the prompt
-  double prefill_tok_s = 0, decode_tok_s = 0;  // of all sequences together
-  double ms_per_token = 0;                     // of one sequence
-  double median_step_ms = 0;
-  std::size_t bytes_per_token = 0;
-  /// Median of passes before and after generating; absent when it can't be measured from here.
-  std::optional<double> read_bandwidth_bytes_s;
-  double best_read_bandwidth_bytes_s = 0;
-  MemoryUse memory;
-  std::string device;
-  int threads = 0;
-
-  /// Of the read bandwidth that decoding achieves, median against median; a step reads the weights once for
-  /// all sequences.
-  std::optional<double> bandwidth_fraction() const {
-    if (!read_bandwidth_bytes_s || median_step_ms <= 0) return std::nullopt;
-    return static_cast<double>(bytes_per_token) / (median_step_ms / 1000) / *read_bandwidth_bytes_s;
-  }
-};
 
 /// bos, then random ids: throughput doesn't depend on what the text says.
 std::vector<int32_t> random_prompt(int tokens, int vocab, int32_t bos, uint64_t seed) {
@@ -180,36 +152,49 @@ Measurement measure_model(const BenchOptions& options) {
   const auto start = Clock::now();
   LoadedModel model = load_model(options.model, warning_printer(false));
   const int32_t bos = bos_token(model);
+  m.format = options.device.format.empty() ? format_name(stored_format(model.plan)) : options.device.format;
+  m.prompt_operations = prompt_operations(model.plan, options.prompt);
   const int longest = longest_sequence(options, model.plan.max_positions);
+  const auto prompts = int64_t{options.prompt} * options.batch;
+  const int step_tokens = static_cast<int>(std::min<int64_t>(prompts, prompt_step_tokens(options.device)));
   const RunnerOptions limits =
-      exact_kv(model.plan, options.device, longest, options.batch,
-               std::max(options.batch, std::min(options.prompt, prompt_step_tokens(options.device))));
+      exact_kv(model.plan, options.device, longest, options.batch, std::max(options.batch, step_tokens));
   EngineOptions settings = engine_options(model);
   settings.slowdown = 0;  // prefill is timed by itself
   settings.prefix_cache = false;
   Engine engine(make_runner(std::move(model.plan), limits, options.device, loading_bar(options.quiet)),
                 nullptr, settings);
   m.load_s = seconds_since(start);
+  if (options.phases) engine.runner().time_phases(false);  // whether it can, before all the rest
   m.threads = reading_threads(options.device);
   const MemoryUse loaded = memory_use();
   std::vector<double> bandwidth = bandwidth_of(options.device);
+  m.matrix_rate = gpu_matrix_rate(options.device);
+  m.cache_bytes = cache_bytes(options.device);
 
   Timings prefill, decode;
   {
     Progress progress("bench", options.quiet);
     const bool apart = context != options.prompt;
+    // A GPU loads a kernel when it is first used, and records a step's launches when its shape comes again.
+    const int untimed = m.threads == 0 ? 2 : 0;
+    for (int i = 0; i < untimed; ++i) generate(engine, options, options.prompt, 1, bos, progress);
     prefill = generate(engine, options, options.prompt, apart ? 1 : options.tokens, bos, progress);
     decode = apart ? generate(engine, options, context, options.tokens, bos, progress) : prefill;
+    if (options.phases) {
+      engine.runner().time_phases(true);
+      generate(engine, options, context, options.tokens, bos, progress);
+      m.phases = engine.runner().phase_times();
+    }
   }
   std::ranges::copy(bandwidth_of(options.device), std::back_inserter(bandwidth));
   const RunnerInfo& info = engine.runner().info();
   m.device = info.device;
   m.first_token_s = prefill.first_token_s;
-  m.prefill_tok_s = static_cast<double>(options.prompt) * options.batch / prefill.prefill_s;
+  m.prefill_s = prefill.prefill_s;
   if (decode.decoded > 0) {
-    m.decode_tok_s = decode.decoded / decode.decode_s;
-    m.ms_per_token = 1000 * options.batch / m.decode_tok_s;
     m.median_step_ms = 1000 * median(decode.steps_s);
+    m.mean_step_ms = 1000 * options.batch * decode.decode_s / decode.decoded;
   }
   if (!bandwidth.empty()) {
     m.read_bandwidth_bytes_s = median(bandwidth);
@@ -219,61 +204,6 @@ Measurement measure_model(const BenchOptions& options) {
   m.memory.resident_bytes = std::max(loaded.resident_bytes, decode.memory.resident_bytes);
   m.memory.anonymous_bytes = std::max(loaded.anonymous_bytes, decode.memory.anonymous_bytes);
   return m;
-}
-
-std::string json_report(const BenchOptions& options, const Measurement& m) {
-  const auto number = [](std::optional<double> value) {
-    return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
-  };
-  const nlohmann::ordered_json report{{"load_s", m.load_s},
-                                      {"first_token_s", m.first_token_s},
-                                      {"prefill_tok_s", m.prefill_tok_s},
-                                      {"decode_tok_s", m.decode_tok_s},
-                                      {"ms_per_token", m.ms_per_token},
-                                      {"median_step_ms", m.median_step_ms},
-                                      {"bytes_per_token", m.bytes_per_token},
-                                      {"read_bandwidth_bytes_s", number(m.read_bandwidth_bytes_s)},
-                                      {"best_read_bandwidth_bytes_s", m.best_read_bandwidth_bytes_s},
-                                      {"bandwidth_fraction", number(m.bandwidth_fraction())},
-                                      {"peak_rss_bytes", m.memory.resident_bytes},
-                                      {"anonymous_bytes", m.memory.anonymous_bytes},
-                                      {"model", options.model},
-                                      {"device", m.device},
-                                      {"threads", m.threads},
-                                      {"format", options.device.format},
-                                      {"prompt", options.prompt},
-                                      {"context", options.context.value_or(options.prompt)},
-                                      {"tokens", options.tokens},
-                                      {"batch", options.batch},
-                                      {"seed", options.seed}};
-  return report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-}
-
-std::string text_report(const BenchOptions& options, const Measurement& m) {
-  char line[256];
-  std::string text = "device      " + m.device;
-  if (m.threads > 0) text += ", " + std::to_string(m.threads) + (m.threads == 1 ? " thread" : " threads");
-  std::snprintf(line, sizeof line,
-                "\nload        %.3f s\nprefill     %.1f tok/s (%d x %d tokens, first token after %.3f s)\n",
-                m.load_s, m.prefill_tok_s, options.batch, options.prompt, m.first_token_s);
-  text += line;
-  if (m.ms_per_token > 0) {
-    std::snprintf(line, sizeof line, "decode      %.1f tok/s (%d x %d tokens, median step %.2f ms)\n",
-                  m.decode_tok_s, options.batch, options.tokens, m.median_step_ms);
-    text += line;
-  }
-  text += "weights     " + format_si(static_cast<double>(m.bytes_per_token), "B") + " per step";
-  if (const auto fraction = m.bandwidth_fraction()) {
-    std::snprintf(line, sizeof line, ": %s of %s, %.0f %% of the read bandwidth (best %s)",
-                  format_si(*fraction * *m.read_bandwidth_bytes_s, "B/s").c_str(),
-                  format_si(*m.read_bandwidth_bytes_s, "B/s").c_str(), *fraction * 100,
-                  format_si(m.best_read_bandwidth_bytes_s, "B/s").c_str());
-    text += line;
-  }
-  text += "\nmemory      " + format_si(static_cast<double>(m.memory.resident_bytes), "B") + " at most";
-  if (m.memory.anonymous_bytes > 0)
-    text += ", " + format_si(static_cast<double>(m.memory.anonymous_bytes), "B") + " of it not files";
-  return text + "\n";
 }
 
 }  // namespace

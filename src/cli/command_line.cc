@@ -244,6 +244,7 @@ void add_serve(CLI::App& app, CommandLine& line) {
   std::vector<CLI::Option*> flags = add_access_flags(command, o);
   for (const auto& more : {add_operation_flags(command, o), add_engine_flags(command, o.engine)})
     flags.insert(flags.end(), more.begin(), more.end());
+  flags.push_back(add_devices_flag(command, o.devices));
   command->add_option(kConfigFlag, "file with options, such as port = 8000")
       ->type_name("FILE")
       ->group("Other");
@@ -319,6 +320,8 @@ void add_bench(CLI::App& app, CommandLine& line) {
   checked(command->add_option("--seed", o.seed, "of the random prompt"), seed_number())
       ->type_name("N")
       ->capture_default_str();
+  command->add_flag("--phases", o.phases,
+                    "then generate once more with the time of each phase taken, one after the other");
   command->add_flag("--json", o.json, "the results as JSON");
   command->add_flag("-q,--quiet", o.quiet, "no progress on stderr");
   read_from_environment(command, add_device_flags(command, o.device));

@@ -39,7 +39,8 @@ int batch_command(const BatchOptions& options);
 struct ServeOptions {
   std::string model;  // empty: the bundled demo
   EngineSetup engine;
-  std::string host = "127.0.0.1";  // or unix:/path
+  std::vector<std::string> devices;  // an engine on each; empty: one on engine.device
+  std::string host = "127.0.0.1";    // or unix:/path
   int port = 8080;
   std::vector<std::string> names;  // in the API; empty: what the model is called
   std::vector<std::string> api_keys, cors_origins, allowed_hosts;
@@ -77,8 +78,8 @@ struct CheckOptions {
 };
 int check_command(const CheckOptions& options);
 
-/// `carat bench`: how fast a model loads, reads a prompt and generates here, beside this machine's read
-/// bandwidth.
+/// `carat bench`: how fast a model loads, reads a prompt and generates here, beside the read bandwidth and,
+/// on GPUs, the matrix rate.
 struct BenchOptions {
   std::string model;
   DeviceOptions device;
@@ -87,6 +88,7 @@ struct BenchOptions {
   int tokens = 64;             // generated per sequence
   int batch = 1;               // sequences at once
   uint64_t seed = 0;
+  bool phases = false;  // also where a step's time goes
   bool json = false, quiet = false;
 };
 int bench_command(const BenchOptions& options);

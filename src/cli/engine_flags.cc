@@ -14,6 +14,14 @@ ValueCheck device_name() {
   };
 }
 
+/// 1 is cuda:1.
+ValueCheck device_number_or_name() {
+  return [](std::string& name) {
+    if (!name.empty() && name.find_first_not_of("0123456789") == std::string::npos) name = "cuda:" + name;
+    return device_name()(name);
+  };
+}
+
 ValueCheck amount_of_memory() {
   return [](std::string& text) -> std::string {
     return parse_kv_memory(text)
@@ -48,6 +56,18 @@ std::vector<CLI::Option*> add_device_flags(CLI::App* command, DeviceOptions& dev
                  {"f32", "f16", "int8"})};
   for (CLI::Option* option : options) option->group("Device");
   return options;
+}
+
+CLI::Option* add_devices_flag(CLI::App* command, std::vector<std::string>& devices) {
+  return checked(command
+                     ->add_option("--devices", devices,
+                                  "GPUs such as 0,1: the whole model on each, requests where there is least "
+                                  "to do")
+                     ->delimiter(','),
+                 device_number_or_name())
+      ->type_name("LIST")
+      ->excludes("--device")
+      ->group("Device");
 }
 
 CLI::Option* add_context_flag(CLI::App* command, EngineSetup& setup, const std::string& meaning) {

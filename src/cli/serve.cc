@@ -121,7 +121,8 @@ std::string model_path(const ServeOptions& options) {
 std::shared_ptr<ServedModel> load(const ServeOptions& options, const std::string& path, const AccessLog& log,
                                   Progress& bar) {
   const auto warn = [&](const std::string& text) { log.message(LogLevel::error, "warning: " + text); };
-  auto served = load_served_model(path, options.engine, {}, warn, [&](double done) { bar.update(done); });
+  auto served = load_served_model(path, options.engine, options.devices, {}, warn,
+                                  [&](double done) { bar.update(done); });
   served->names = options.names;
   if (served->names.empty()) served->names = {std::filesystem::path(path).lexically_normal().string()};
   if (std::filesystem::is_directory(path) && options.names.empty())

@@ -47,6 +47,9 @@ class CpuRunner final : public HostRunner {
     return guess(drafter_.value(), *plan_.drafter, rows, count);
   }
 
+  void time_phases(bool on) override { times_phases_ = on; }
+  StepTimes phase_times() override { return std::exchange(times_, {}); }
+
   void copy_pages(std::span<const PageCopy> copies) override {
     for (const PageCopy& copy : copies) kv_.copy_page(copy);
   }
@@ -55,7 +58,13 @@ class CpuRunner final : public HostRunner {
   std::span<float> run(const StepRows& step) override {
     kv_.use(step.page_tables);
     blocks_.begin(step);
-    forward(blocks_, plan_, step);
+    if (times_phases_) {
+      PhaseClock clock(times_.of(step.all));
+      MarkedBlocks marked(blocks_, clock);
+      forward(marked, plan_, step);
+    } else {
+      forward(blocks_, plan_, step);
+    }
     return blocks_.logits();
   }
 
@@ -96,6 +105,8 @@ class CpuRunner final : public HostRunner {
   CpuKv kv_;
   CpuBlocks blocks_;
   std::optional<CpuDrafter> drafter_;
+  bool times_phases_ = false;
+  StepTimes times_;
 };
 
 }  // namespace

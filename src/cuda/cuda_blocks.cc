@@ -161,6 +161,7 @@ Split CudaBlocks::split(const SplitArray& array) const {
 }
 
 void CudaBlocks::embed(const ModelPlan& m, const Rows&) {
+  mark(Phase::embedding);
   EmbedArgs args{};
   args.tokens = step_.tokens;
   args.table = matrix(m.embed);
@@ -185,6 +186,7 @@ void CudaBlocks::project_per_layer_inputs(int first_layer, int layers, const int
   ple_first_ = first_layer;
   ple_layers_ = layers;
   if (layers == 0) return;
+  mark(Phase::per_layer_inputs);
   Matrix project = matrix(plan_.ple_project, int64_t{layers} * plan_.ple_dim);
   project.data += static_cast<std::size_t>(first_layer) * static_cast<std::size_t>(plan_.ple_dim) *
                   static_cast<std::size_t>(packed_row_bytes(project.format, project.cols));
@@ -207,6 +209,7 @@ void CudaBlocks::project_per_layer_inputs(int first_layer, int layers, const int
 }
 
 void CudaBlocks::qkv(const LayerPlan& l, const Rows&, const StepRows&) {
+  mark(Phase::qkv);
   const AttentionPlan& a = l.attention;
   const int64_t width = a.q.rows + (a.writes_kv ? a.k.rows : 0) + (a.v ? a.v.rows : 0);
   RopeKvArgs& args = raw_;
@@ -224,13 +227,16 @@ void CudaBlocks::qkv(const LayerPlan& l, const Rows&, const StepRows&) {
   args.kv = kv_.layer(a);
   args.places = rows_->places;
   args.tables = step_.tables;
-  if (!attends_raw(a)) rope_kv(queue_, args, rows());
+  if (attends_raw(a)) return;
+  mark(Phase::rope);
+  rope_kv(queue_, args, rows());
 }
 
 void CudaBlocks::narrow(const ModelPlan& m, const StepRows& step) {
   const int count = static_cast<int>(step.tail_rows.size()), before = rows();
   rows_ = &step_.tail;
   if (count == before) return;
+  mark(Phase::narrow);
   const LayerPlan& l = m.layers[static_cast<std::size_t>(m.last_kv_layer)];
   const auto keep = [&](auto& pair, int width) {
     const std::size_t bytes = static_cast<std::size_t>(width) * sizeof(*pair[0].data());
@@ -261,6 +267,7 @@ bool CudaBlocks::finish(const ModelPlan& m, const StepRows& step) {
 }
 
 void CudaBlocks::attend(const LayerPlan& l, const Rows&, const StepRows&) {
+  mark(Phase::attention);
   const AttentionPlan& a = l.attention;
   const TileList& list = rows_->tiles[static_cast<std::size_t>(a.kv_group)];
   AttentionArgs args{};
@@ -281,6 +288,7 @@ void CudaBlocks::attend(const LayerPlan& l, const Rows&, const StepRows&) {
 }
 
 void CudaBlocks::add_branch(PartialSums branch, Vec gain, float scalar, const float* next) {
+  mark(Phase::norms);
   AddNormArgs args{};
   args.branch = branch;
   args.gain = gain.data();
@@ -294,16 +302,19 @@ void CudaBlocks::add_branch(PartialSums branch, Vec gain, float scalar, const fl
 }
 
 void CudaBlocks::attention_out(const LayerPlan& l, const Rows&) {
+  mark(Phase::output);
   const PartialSums branch =
       matmul_partial(queue_, matrix(l.attention.o), split(context_), rows(), {sums_.data(), sums_.size()});
   add_branch(branch, l.post_attention, 1.f, l.pre_ffn.data());
 }
 
 PartialSums CudaBlocks::dense_mlp(const LayerPlan& l) {
+  mark(Phase::gate_up);
   MatmulOutput output;
   output.finish = Finish::gated_gelu;
   output.split = split(hidden_);
   matmul(queue_, matrix(l.gate, 2 * l.gate.rows), split(xn_), rows(), output);
+  mark(Phase::down);
   return matmul_partial(queue_, matrix(l.down), split(hidden_), rows(), {sums_.data(), sums_.size()});
 }
 
@@ -321,6 +332,7 @@ void CudaBlocks::ffn(const LayerPlan& l, const Rows&) { finish_ffn(l, dense_mlp(
 void CudaBlocks::moe_ffn(const LayerPlan& l, const Rows&) {
   const MoePlan& moe = *l.moe;
   const PartialSums dense = dense_mlp(l);
+  mark(Phase::experts);
   MoeArgs args{};
   args.d_model = plan_.d_model;
   args.experts = moe.experts;
@@ -347,6 +359,7 @@ void CudaBlocks::moe_ffn(const LayerPlan& l, const Rows&) {
 }
 
 void CudaBlocks::per_layer_mix(const LayerPlan& l, const Rows&) {
+  mark(Phase::per_layer_mix);
   MatmulOutput output;
   output.finish = Finish::gelu_times;
   output.split = split(hidden_);
@@ -360,6 +373,7 @@ void CudaBlocks::per_layer_mix(const LayerPlan& l, const Rows&) {
 }
 
 void CudaBlocks::logits(const ModelPlan& m, const Rows&) {
+  mark(Phase::head);
   MatmulOutput output;
   output.finish = Finish::cap;
   output.out = logits_;

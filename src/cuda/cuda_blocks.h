@@ -5,6 +5,7 @@
 
 #include "cuda/device.h"
 #include "cuda/kernels.h"
+#include "cuda/phase_events.h"
 #include "cuda/step_upload.h"
 #include "engine/runner.h"
 #include "model/gemma4.h"
@@ -56,6 +57,12 @@ class CudaBlocks {
 
   const SoftTokens& soft_tokens() const { return soft_tokens_; }
   void finish_with(SingleRow& single_row) { single_row_ = &single_row; }
+  /// Who is told when each phase begins; null: nobody.
+  void mark_phases(PhaseEvents* events) { phases_ = events; }
+  bool marks_phases() const { return phases_ != nullptr; }
+  void mark(Phase phase) const {
+    if (phases_) phases_->begin(phase);
+  }
   const float* frequencies(int kv_group) const {
     return frequencies_[static_cast<std::size_t>(kv_group)].data();
   }
@@ -106,6 +113,7 @@ class CudaBlocks {
   std::size_t now_ = 0;  // which of each pair is current
   float* logits_ = nullptr;
   SingleRow* single_row_ = nullptr;
+  PhaseEvents* phases_ = nullptr;
 };
 
 }  // namespace carat::cuda

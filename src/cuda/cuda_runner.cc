@@ -166,8 +166,8 @@ class CudaRunner final : public Runner {
               kv_bytes_per_token(plan_, 2 * sizeof(float16)),
               plan_.vocab,
               plan_.kv_groups},
-        queue_{stream_, device.overlaps_launches(), device.sm_count(), cudaSuccess,
-               {},      device.has_warpgroups()},
+        overlaps_launches_(device.overlaps_launches()),
+        queue_{stream_, overlaps_launches_, device.sm_count(), cudaSuccess, {}, device.has_warpgroups()},
         kv_(plan_, limits),
         upload_(plan_, limits),
         blocks_(plan_, kv_, limits, queue_, options.fast_prompts),
@@ -181,6 +181,8 @@ class CudaRunner final : public Runner {
   ~CudaRunner() override { cudaStreamSynchronize(stream_); }
 
   const RunnerInfo& info() const override { return info_; }
+  void time_phases(bool on) override;
+  StepTimes phase_times() override { return std::exchange(times_, {}); }
   void enter_thread() override { check(cudaSetDevice(device_), "cudaSetDevice"); }
   void submit(const StepInput& step) override;
   StepResult collect() override;
@@ -219,12 +221,15 @@ class CudaRunner final : public Runner {
   ModelPlan plan_;
   DeviceWeights weights_;
   RunnerInfo info_;
+  const bool overlaps_launches_;
   Queue queue_;
   KvStorage kv_;
   StepUpload upload_;
   CudaBlocks blocks_;
   std::optional<SingleRow> single_row_;
   DeviceSampler sampler_;
+  PhaseEvents phases_{stream_};
+  StepTimes times_;
   DeviceArray<int32_t> drawn_;  // of the last step that drew
   DeviceArray<float> logits_, candidate_values_;
   DeviceArray<int32_t> candidate_ids_;
@@ -285,7 +290,14 @@ void CudaRunner::run(const StepInput& step, Slot& slot, int index) {
     copy_back(slot.logits, logits_.data(), slot.rows * static_cast<std::size_t>(plan_.vocab));
   if (sampled) sampler_.draw(queue_, logits_.data(), drawn_.data());
   if (slot.draws && !slot.token_written) copy_back(slot.tokens, drawn_.data(), slot.rows);
+  if (blocks_.marks_phases()) phases_.end_step(times_.of(all));
   slot.done.record(stream_);
+}
+
+/// One kernel after the other, so that each phase has its own time.
+void CudaRunner::time_phases(bool on) {
+  blocks_.mark_phases(on ? &phases_ : nullptr);
+  queue_.overlap = !on && overlaps_launches_;
 }
 
 /// A step has hundreds of launches, which take the host longer than the GPU needs for few rows. A shape seen
@@ -293,11 +305,14 @@ void CudaRunner::run(const StepInput& step, Slot& slot, int index) {
 void CudaRunner::run_blocks(const DeviceStep& device, const StepRows& rows, bool draw) {
   constexpr std::size_t kMostShapes = 64;
   const auto launch_all = [&] {
+    blocks_.mark(Phase::embedding);
     resolve_tokens(queue_, device.tokens, device.all.count, drawn_.data(), blocks_.soft_tokens());
     blocks_.begin(device, logits_.data());
     forward(blocks_, plan_, rows);
+    blocks_.mark(Phase::draw);
     if (draw) draw_on_device(device, device.tail.count);
   };
+  if (blocks_.marks_phases()) return launch_all();
   const int length_class =
       rows.tail.count() == 1 ? SingleRow::length_class(rows.tail.segments.front().past) : 0;
   const auto known = std::ranges::find_if(shapes_, [&](const Shape& s) {

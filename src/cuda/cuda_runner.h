@@ -27,5 +27,10 @@ std::size_t free_cuda_bytes_for_kv(ModelPlan plan, const RunnerOptions& limits, 
 
 /// Bytes per second at which the device reads its memory when it does nothing else: what bounds decoding.
 double measure_cuda_read_bandwidth(const CudaOptions& cuda);
+/// Bfloat16 multiplications and additions per second of the tensor cores when their factors are on chip: what
+/// bounds long prompts.
+double measure_cuda_matrix_rate(const CudaOptions& cuda);
+/// Bytes of the device's last cache.
+std::size_t cuda_cache_bytes(const CudaOptions& cuda);
 
 }  // namespace carat

@@ -19,4 +19,8 @@ std::size_t free_cuda_bytes_for_kv(ModelPlan, const RunnerOptions&, const CudaOp
 
 double measure_cuda_read_bandwidth(const CudaOptions&) { fail_without_cuda(); }
 
+double measure_cuda_matrix_rate(const CudaOptions&) { fail_without_cuda(); }
+
+std::size_t cuda_cache_bytes(const CudaOptions&) { fail_without_cuda(); }
+
 }  // namespace carat

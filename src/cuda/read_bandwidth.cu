@@ -30,6 +30,13 @@ __global__ void __launch_bounds__(1024) read_kernel(const uint4* from, std::size
 }  // namespace
 }  // namespace cuda
 
+std::size_t cuda_cache_bytes(const CudaOptions& options) {
+  int bytes = 0;
+  cuda::check(cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, options.device),
+              "cudaDeviceGetAttribute");
+  return static_cast<std::size_t>(bytes);
+}
+
 double measure_cuda_read_bandwidth(const CudaOptions& options) {
   using namespace cuda;
   constexpr std::size_t kBytes = std::size_t{4} << 30;  // many times any L2 cache

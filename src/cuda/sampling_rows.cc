@@ -54,13 +54,15 @@ void SamplingRows::append_seen(const RowSampling& how, SampledRow& row) {
 }
 
 void SamplingRows::append_biases(const RowSampling& how, SampledRow& row) {
-  sorted_ = how.params->logit_bias;
-  std::ranges::stable_sort(sorted_, {}, &TokenBias::token);
+  const std::vector<TokenBias>& biases = how.params->logit_bias;
+  order_.clear();
+  for (std::size_t i = 0; i < biases.size(); ++i)
+    if (inside(biases[i].token)) order_.push_back({biases[i].token, i});
+  std::ranges::sort(order_);
   const auto [place, words] = append([&] {
-    for (const TokenBias& b : sorted_) {
-      if (!inside(b.token)) continue;
-      words_.push_back(b.token);
-      words_.push_back(std::bit_cast<int32_t>(b.bias));
+    for (const auto& [token, index] : order_) {
+      words_.push_back(token);
+      words_.push_back(std::bit_cast<int32_t>(biases[index].bias));
     }
   });
   row.biases = place;

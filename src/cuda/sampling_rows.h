@@ -1,6 +1,7 @@
 // What engine/sampler knows of each row of a step, as 32-bit words for the device: one SampledRow per row,
 // then the lists they point into. Plain C++, used by device_sampler.cc; the kernels of draw.cu read it.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -45,7 +46,7 @@ class SamplingRows {
   std::vector<int32_t> words_;
   std::vector<int32_t> times_in_reply_;  // by id, one more than that; all 0 between two rows
   std::vector<int32_t> distinct_;
-  std::vector<TokenBias> sorted_;
+  std::vector<std::pair<int32_t, std::size_t>> order_;  // of biases: token, index
 };
 
 }  // namespace carat::cuda

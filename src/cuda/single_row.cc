@@ -75,16 +75,20 @@ void SingleRow::run(const DeviceStep& step, int position, const StepUpload& uplo
                     int32_t* drawn, int32_t* host_token) {
   if (queue_.status != cudaSuccess) return;
   const ContextLength length = length_of(position);
+  const auto launch_all = [&] {
+    blocks_.mark(Phase::embedding);
+    fetch_step(queue_, upload.host_words(slot), upload.device_words(), step.tokens, drawn,
+               blocks_.soft_tokens());
+    enqueue_layers(step, length, logits);
+    blocks_.mark(Phase::draw);
+    pick_candidate(queue_, candidate_values_.data(), candidate_ids_.data(),
+                   std::min(queue_.sm_count, plan_.vocab), drawn, host_token);
+  };
+  if (blocks_.marks_phases()) return launch_all();
   Captured& captured = graphs_[length][static_cast<std::size_t>(slot)];
   const Key key{step.tokens, step.suppressed, step.tables.pages, step.suppressed_count, logits};
   if (!captured.graph || captured.key != key) {
-    captured.graph = Graph::capture(queue_.stream, [&] {
-      fetch_step(queue_, upload.host_words(slot), upload.device_words(), step.tokens, drawn,
-                 blocks_.soft_tokens());
-      enqueue_layers(step, length, logits);
-      pick_candidate(queue_, candidate_values_.data(), candidate_ids_.data(),
-                     std::min(queue_.sm_count, plan_.vocab), drawn, host_token);
-    });
+    captured.graph = Graph::capture(queue_.stream, launch_all);
     captured.key = key;
   }
   if (queue_.status == cudaSuccess) captured.graph.launch(queue_.stream);
@@ -172,6 +176,7 @@ void SingleRow::attend_widely(const LayerPlan& l, const DeviceStep& step, const 
 
 void SingleRow::attend(const LayerPlan& l, const DeviceStep& step, ContextLength length) {
   const AttentionPlan& a = l.attention;
+  blocks_.mark(Phase::attention);
   if (length == kLong && a.window == 0) {
     RopeKvArgs rope{};
     rope.sums = {qkv_.data(), 1, 0};
@@ -214,12 +219,16 @@ VectorInput SingleRow::finish_layer(const LayerPlan& l, const DeviceStep& step, 
     output.out = out;
     return output;
   };
+  blocks_.mark(Phase::output);
   multiply(l.attention.o, l.attention.o.rows, plain(context_.data()), store(branch_.data()), late);
   VectorOutput hidden = store(hidden_.data());
   hidden.finish = VectorFinish::gated_gelu;
+  blocks_.mark(Phase::gate_up);
   multiply(l.gate, 2 * l.gate.rows, residual(l.post_attention.data(), 1.f, l.pre_ffn.data()), hidden);
+  blocks_.mark(Phase::down);
   multiply(l.down, l.down.rows, plain(hidden_.data()), store(branch_.data()), /*late=*/true);
   if (!l.per_layer) return residual(l.post_ffn.data(), l.tail.scalar, l.tail.next_norm.data());
+  blocks_.mark(Phase::per_layer_mix);
   VectorInput gate = residual(l.post_ffn.data(), 1.f, nullptr);
   gate.token = step.tokens;
   VectorOutput mixed = store(hidden_.data());
@@ -239,6 +248,7 @@ void SingleRow::head(const DeviceStep& step, const VectorInput& input, float* lo
   head.suppressed_count = step.suppressed_count;
   head.candidate_values = candidate_values_.data();
   head.candidate_ids = candidate_ids_.data();
+  blocks_.mark(Phase::head);
   multiply(plan_.head, plan_.head.rows, input, head);
 }
 
@@ -247,11 +257,14 @@ void SingleRow::enqueue_layers(const DeviceStep& step, ContextLength length, flo
   projected.out = ple_.data();
   qkv.out = qkv_.data();
   ready_ple_ = nullptr;
-  if (plan_.ple_dim > 0)
+  if (plan_.ple_dim > 0) {
+    blocks_.mark(Phase::per_layer_inputs);
     multiply(plan_.ple_project, plan_.ple_project.rows, embedding(step, nullptr, nullptr), projected);
+  }
   VectorInput next = embedding(step, plan_.first_norm.data(), x_[0].data());
   x_now_ = next.x_out;
   for (const LayerPlan& l : plan_.layers) {
+    blocks_.mark(Phase::qkv);
     multiply(l.attention.q, qkv_rows(l.attention), next, qkv);
     attend(l, step, length);
     next = finish_layer(l, step, /*late=*/false);
@@ -267,9 +280,11 @@ void SingleRow::finish(const DeviceStep& step, int position, const TailRow& row,
   const auto first = plan_.layers.begin() + plan_.last_kv_layer;
   ready_ple_ = row.ple;
   x_now_ = row.x;
+  blocks_.mark(Phase::attention);
   attend_widely(*first, step, row.q, nullptr);
   VectorInput next = finish_layer(*first, step, /*late=*/true);
   for (auto l = first + 1; l != plan_.layers.end(); ++l) {
+    blocks_.mark(Phase::qkv);
     multiply(l->attention.q, qkv_rows(l->attention), next, qkv);
     attend(*l, step, length_of(position));
     next = finish_layer(*l, step, /*late=*/false);

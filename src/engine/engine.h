@@ -37,6 +37,11 @@ class RequestHandle {
   std::optional<Event> next(std::optional<std::chrono::milliseconds> patience = std::nullopt);
   bool finished() const;
 
+  /// Appends what ends when the engine and this handle have let go of it: one per request.
+  void watch(std::vector<std::weak_ptr<const Submission>>& submissions) const {
+    submissions.insert(submissions.end(), submissions_.begin(), submissions_.end());
+  }
+
   /// Takes effect with the engine's next step; each reply still ends with an event.
   void cancel();
   void cancel(std::size_t request) { submissions_.at(request)->cancelled = true; }
@@ -92,6 +97,7 @@ class Engine {
   std::string failure() const { return inbox_.failure(); }
   /// To be used only while nothing runs, and never with the prefix cache, whose pages it would overwrite.
   Runner& runner() { return *runner_; }
+  const Runner& runner() const { return *runner_; }
   /// The longest prompt plus reply this engine can hold for one sequence.
   int max_context() const { return max_context_; }
 

@@ -8,4 +8,8 @@ std::vector<int32_t> Runner::draft(const DraftRows&, int) {
   fail(ErrorKind::unsupported, "the device ", info().device, " has no drafter");
 }
 
+void Runner::time_phases(bool) {
+  fail(ErrorKind::unsupported, "the device ", info().device, " doesn't tell the phases of a step apart");
+}
+
 }  // namespace carat

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/phase_times.h"
 #include "engine/step.h"
 #include "model/drafter.h"
 #include "model/gemma4.h"
@@ -55,6 +56,11 @@ class Runner {
   /// `count` guesses for each row, [rows, count], of the plan's drafter. Between collect() of a step and the
   /// next submit(). Only when info().drafts.
   virtual std::vector<int32_t> draft(const DraftRows& rows, int count);
+  /// Between steps: from now on each phase of a step has its time taken, which makes steps slower, or no
+  /// longer. Throws Error{unsupported} on devices that can't.
+  virtual void time_phases(bool on);
+  /// Of the steps since it was last called.
+  virtual StepTimes phase_times() { return {}; }
   /// Copies whole KV pages, ordered between the steps around it.
   virtual void copy_pages(std::span<const PageCopy> copies) = 0;
 };

@@ -138,6 +138,20 @@ struct Scale {
   float distance(const Candidate& c) const { return sampling_distance(largest, c.logit, temperature); }
 };
 
+/// In blocks whose length the compiler knows, so that it vectorises them.
+void weigh(std::span<Candidate> candidates, const Scale& scale) {
+  constexpr std::size_t kBlock = 256;
+  for (; candidates.size() >= kBlock; candidates = candidates.subspan(kBlock)) {
+    std::array<float, kBlock> weights;
+    for (std::size_t i = 0; i < kBlock; ++i) weights[i] = candidates[i].logit;
+    for (std::size_t i = 0; i < kBlock; ++i)
+      weights[i] = scaled_weight(sampling_distance(scale.largest, weights[i], scale.temperature));
+    for (std::size_t i = 0; i < kBlock; ++i)
+      candidates[i].weight = static_cast<uint64_t>(static_cast<int64_t>(weights[i]));
+  }
+  for (Candidate& c : candidates) c.weight = sampling_weight(scale.distance(c));
+}
+
 uint64_t total_weight(std::span<const Candidate> candidates) {
   uint64_t total = 0;
   for (const Candidate& c : candidates) total += c.weight;
@@ -242,7 +256,7 @@ int32_t sample(std::span<float> logits, const RowSampling& how) {
   const std::size_t k = params.top_k > 0 ? std::min<std::size_t>(params.top_k, logits.size()) : logits.size();
   collect_top_k(logits, k, scratch.candidates);
   const Scale scale{max_logit, params.temperature};
-  for (Candidate& c : scratch.candidates) c.weight = sampling_weight(scale.distance(c));
+  weigh(scratch.candidates, scale);
   if (params.top_p < 1.f) keep_top_p(scratch, scale, params.top_p);
   if (params.min_p > 0.f) {
     const uint64_t least = least_weight(params.min_p);

@@ -17,11 +17,12 @@ constexpr float sampling_distance(float largest, float logit, float temperature)
   return (largest - logit) / temperature;
 }
 
-/// exp(-distance), to 22 bits where it has as many; 0 below 2^-44.
-constexpr uint64_t sampling_weight(float distance) {
+/// exp(-distance) * 2^44, to 22 bits; below 1 where the distance is 31 or more. Without branches, so that a
+/// loop of it can be vectorised.
+constexpr float scaled_weight(float distance) {
   constexpr float kNothing = 31.f, kRound = 12582912.f;  // adding 1.5 * 2^23 rounds to a whole number
   constexpr float kLog2E = 1.44269504f, kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
-  if (!(distance < kNothing)) return 0;
+  distance = distance < kNothing ? distance : kNothing;
   const float halvings = (distance * kLog2E + kRound) - kRound;
   const float r = (halvings * kLn2High - distance) + halvings * kLn2Low;  // |r| <= ln 2 / 2
   float e = 1.f / 5040;                                                   // the series of exp(r)
@@ -32,8 +33,11 @@ constexpr uint64_t sampling_weight(float distance) {
   e = e * r + 1.f / 2;
   e = e * r + 1.f;
   e = e * r + 1.f;
-  const auto exponent = static_cast<uint32_t>(127 + kWeightBits - static_cast<int>(halvings));
-  return static_cast<uint64_t>(static_cast<int64_t>(e * std::bit_cast<float>(exponent << 23)));
+  return e * std::bit_cast<float>((127 + kWeightBits - static_cast<int32_t>(halvings)) << 23);
+}
+
+constexpr uint64_t sampling_weight(float distance) {
+  return static_cast<uint64_t>(static_cast<int64_t>(scaled_weight(distance)));
 }
 
 /// Tokens of neighbouring distances; those of the last bucket weigh nothing.

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "chat/chat_template.h"
-#include "engine/engine.h"
+#include "engine/engine_pool.h"
 #include "grammar/grammar.h"
 #include "server/metrics.h"
 #include "text/tokenizer.h"
@@ -18,7 +18,7 @@
 namespace carat {
 
 struct ServedModel {
-  std::shared_ptr<Engine> engine;
+  std::shared_ptr<EnginePool> engine;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const ChatTemplate> chat_template;  // of whatever kind; plain text for a base model
   bool is_chat_model = true;                          // the template is the checkpoint's own

@@ -9,7 +9,8 @@ namespace {
 class Serving {
  public:
   /// Waits until the log has `line`.
-  explicit Serving(std::string_view line) : program_({"serve", kDemoModel, "--port", "0"}) {
+  explicit Serving(std::string_view line, const std::vector<std::string>& more = {})
+      : program_(arguments(more)) {
     EXPECT_TRUE(comes_true([&] { return program_.errors().find(line) != std::string::npos; }))
         << program_.errors();
   }
@@ -19,6 +20,12 @@ class Serving {
   }
 
  private:
+  static std::vector<std::string> arguments(const std::vector<std::string>& more) {
+    std::vector<std::string> all{"serve", kDemoModel, "--port", "0"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+
   Program program_;
 };
 
@@ -45,6 +52,16 @@ TEST(Serve, ASignalEndsItWhileItServes) {
     EXPECT_EQ(finished.code, 0) << finished.err;
     EXPECT_NE(finished.err.find("shutting down"), std::string::npos) << finished.err;
   }
+}
+
+TEST(Serve, TakesSeveralDevices) {
+  EXPECT_EQ(Serving("serving ", {"--devices", "cpu,ref", "--context", "200"}).end(SIGTERM).code, 0);
+  const Finished both = run_program({"serve", kDemoModel, "--device", "cpu", "--devices", "0,1"});
+  EXPECT_NE(both.code, 0);
+  EXPECT_NE(both.err.find("--devices"), std::string::npos) << both.err;
+  const Finished unknown = run_program({"serve", kDemoModel, "--devices", "0,x"});
+  EXPECT_NE(unknown.code, 0);
+  EXPECT_NE(unknown.err.find("\"x\""), std::string::npos) << unknown.err;
 }
 
 }  // namespace

@@ -248,6 +248,23 @@ TEST_P(CudaRunnerOn, PipelinedStepsDrawTheSameTokens) {
   EXPECT_EQ(continue_with(*runner_, plan_, warm, true), continue_with(*runner_, plan_, warm, false));
 }
 
+TEST_P(CudaRunnerOn, TimingPhasesChangesNoResult) {
+  const std::vector<int32_t> tokens = some_tokens(30);
+  const std::vector<float> expected = all_logits(*runner_, plan_, tokens, 1);
+  runner_->time_phases(true);
+  EXPECT_EQ(all_logits(*runner_, plan_, tokens, 1), expected);
+  StepTimes times = runner_->phase_times();
+  EXPECT_EQ(times.decoding.steps, 30);
+  EXPECT_EQ(times.prompts.steps, 0);
+  for (const Phase phase : {Phase::qkv, Phase::attention, Phase::output, Phase::gate_up, Phase::down}) {
+    EXPECT_EQ(times.decoding[phase].times, 30 * std::ssize(plan_.layers)) << phase_name(phase);
+    EXPECT_GT(times.decoding[phase].seconds, 0) << phase_name(phase);
+  }
+  runner_->time_phases(false);
+  EXPECT_EQ(all_logits(*runner_, plan_, tokens, 1), expected);
+  EXPECT_EQ(runner_->phase_times().decoding.steps, 0);
+}
+
 // Whatever draws a row, the token is the one that the host draws from the same logits.
 TEST_P(CudaRunnerOn, EveryKindOfRowIsDrawnAsTheHostDrawsIt) {
   const SamplingParams greedy, warm{.temperature = 1.f, .top_k = 64, .top_p = 0.95f, .seed = 4},

@@ -31,8 +31,8 @@ inline std::shared_ptr<ServedModel> load_demo_model(EngineOptions options = demo
   model->vocab = plan.vocab;
   const RunnerOptions limits = size_kv(plan.kv_groups, kDemoContext, 8, 64);
   model->tokenizer = Tokenizer::load(directory / "tokenizer.json");
-  model->engine = std::make_shared<Engine>(make_cpu_runner(std::move(plan), limits, {}), model->tokenizer,
-                                           std::move(options));
+  model->engine = std::make_shared<EnginePool>(std::make_unique<Engine>(
+      make_cpu_runner(std::move(plan), limits, {}), model->tokenizer, std::move(options)));
   model->bos = model->tokenizer->find("<bos>");
   const std::vector<int32_t> eos = {1};
   model->chat_template = load_serving_template(directory, model->tokenizer, {model->bos, false}, eos);
