@@ -2,10 +2,11 @@
 //
 // Every query head has a cluster of eight CTAs that share out its keys, and each CTA's warps share out its
 // part. A warp streams keys and values of earlier tokens through a ring of its own, whose first keys are on
-// their way before the kernel waits for its input, and keeps q, its softmax and its part of the context in
-// registers: no barrier between the warps until they join their parts. The CTAs send theirs to the one that
-// joins them, a share of the dimensions each, so the output projection finds one finished vector. Heads that
-// share a kv head read its keys from L2: fine for short contexts; attention.cu serves the long ones.
+// their way before the kernel waits for its input, norms and rotates q itself, and keeps q, its softmax and
+// its part of the context in registers: no barrier between the warps until they join their parts, but where
+// the row's own key is. The CTAs send theirs to the one that joins them, a share of the dimensions each, so
+// the output projection finds one finished vector. Heads that share a kv head read its keys from L2: fine for
+// short contexts; attention.cu serves the long ones.
 #include <algorithm>
 
 #include "cuda/attention_tile.h"
@@ -20,10 +21,14 @@ namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / 32, kCluster = kAttentionCluster;
 
+/// At most 64 registers a thread: what two products leave.
+constexpr int kResident = 4;
+
 /// What a warp has on chip: a ring of two groups of keys. A key is followed by its value, then by the low
 /// halves of both where they are read.
 template <int kHeadDim, int kHalves>
 struct Shape {
+  static constexpr int kDim = kHeadDim;
   static constexpr int kChunks = kHeadDim / 8;                   // 16-byte chunks of a key
   static constexpr int kLaneChunks = std::max(1, kChunks / 32);  // that one lane multiplies
   static constexpr int kKeyElements = 2 * kHalves * kHeadDim;
@@ -32,13 +37,18 @@ struct Shape {
   static constexpr int kGroup = std::clamp(kRingBytes / 2 / (kKeyElements * 2), 1, 4);  // keys
   static constexpr int kRingElements = 2 * kGroup * kKeyElements;
   static constexpr int kSharedBytes = kWarps * kRingElements * 2;
+
+  // A lane's elements of a head's vector: chunks of eight.
+  static constexpr int kLaneElements = kLaneChunks * 8;
+  __device__ static int chunk(int c) { return c * 32 + static_cast<int>(threadIdx.x) % 32; }
+  __device__ static bool mine(int c) { return chunk(c) < kChunks; }
 };
 
 template <int kHeadDim>
 struct Shared {
-  float q[kHeadDim], k[kHeadDim], v[kHeadDim];
+  float q_gain[kHeadDim], k_gain[kHeadDim], sine[kHeadDim / 2], cosine[kHeadDim / 2];
+  float k[kHeadDim], v[kHeadDim];  // of the row itself, where this CTA has its key
   float warp_largest[kWarps], warp_total[kWarps];
-  float scratch[3][kWarps];
   // What the cluster's CTAs send of this CTA's share of the dimensions, and what it is relative to.
   float parts[kCluster][kHeadDim / kCluster], largest[kCluster], total[kCluster];
   uint64_t joined;  // counts their bytes
@@ -71,78 +81,94 @@ __device__ inline Keys keys_of(int position, int window, int rank) {
   return {first, min(first + each, position + 1)};
 }
 
-__device__ inline void rotate(float& first, float& second, float sine, float cosine) {
-  const float rotated = first * cosine - second * sine;
-  second = second * cosine + first * sine;
-  first = rotated;
-}
-
-/// What a thread needs for its pair of dimensions, read before the kernel waits.
-struct PairConstants {
-  float q_gain[2], k_gain[2], sine, cosine;
-};
-
+/// What norms and rotation multiply with, read before the kernel waits.
 template <int kHeadDim>
-__device__ PairConstants load_constants(const DecodeAttentionArgs& a, int position) {
-  PairConstants c{{}, {}, 0.f, 1.f};
-  const int j = threadIdx.x;
-  if (j >= kHeadDim / 2) return c;
-  for (int n = 0; n < 2; ++n) {
-    c.q_gain[n] = a.q_norm[j + n * kHeadDim / 2];
-    if (a.writes_kv) c.k_gain[n] = a.k_norm[j + n * kHeadDim / 2];
-  }
-  if (j < a.rotary_pairs) sincosf(static_cast<float>(position) * a.frequencies[j], &c.sine, &c.cosine);
-  return c;
-}
-
-/// q, k, v into shared memory, normed and rotated; k and v only where `needs_kv`.
-template <int kHeadDim>
-__device__ void prepare(const DecodeAttentionArgs& a, Shared<kHeadDim>& s, int head, bool needs_kv,
-                        const PairConstants& c) {
+__device__ void load_constants(const DecodeAttentionArgs& a, Shared<kHeadDim>& s, int position) {
   constexpr int kHalf = kHeadDim / 2;
   static_assert(kHalf <= kThreads);
-  const int kv_head = head / (a.heads / a.kv.kv_heads);
-  const float* q = a.qkv + head * kHeadDim;
-  const float* k = a.qkv + (a.heads + kv_head) * kHeadDim;
-  const float* v = a.has_v ? k + a.kv.kv_heads * kHeadDim : k;
-  float squares[3] = {};
+#pragma unroll 1
   for (int i = threadIdx.x; i < kHeadDim; i += kThreads) {
-    s.q[i] = q[i];
-    squares[0] += q[i] * q[i];
-    if (!needs_kv) continue;
-    s.k[i] = k[i];
-    s.v[i] = v[i];
-    squares[1] += k[i] * k[i];
-    squares[2] += v[i] * v[i];
+    s.q_gain[i] = a.q_norm[i];
+    if (a.writes_kv) s.k_gain[i] = a.k_norm[i];
   }
-#pragma unroll
-  for (int i = 0; i < 3; ++i) {
-    squares[i] = warp_sum(squares[i]);
-    if (threadIdx.x % 32 == 0) s.scratch[i][threadIdx.x / 32] = squares[i];
+  const int j = threadIdx.x;
+  if (j < kHalf) {
+    float sine = 0.f, cosine = 1.f;
+    if (j < a.rotary_pairs) sincosf(static_cast<float>(position) * a.frequencies[j], &sine, &cosine);
+    s.sine[j] = sine;
+    s.cosine[j] = cosine;
   }
   __syncthreads();
-  float scale[3];
+}
+
+/// A head's vector in the registers of a warp.
+template <class S>
+__device__ void load_head(const float* head, float (&x)[S::kLaneElements]) {
 #pragma unroll
-  for (int i = 0; i < 3; ++i) {
-    float sum = 0.f;
+  for (int c = 0; c < S::kLaneChunks; ++c)
 #pragma unroll
-    for (int w = 0; w < kWarps; ++w) sum += s.scratch[i][w];
-    scale[i] = rsqrtf(sum / static_cast<float>(kHeadDim) + a.eps);
-  }
-  const auto norm_and_rotate = [&](float* x, float to_unit, const float(&gain)[2]) {
-    const int j = threadIdx.x;
-    float first = x[j] * to_unit * gain[0], second = x[j + kHalf] * to_unit * gain[1];
-    rotate(first, second, c.sine, c.cosine);
-    x[j] = first;
-    x[j + kHalf] = second;
-  };
-  if (threadIdx.x < kHalf) {
-    norm_and_rotate(s.q, scale[0], c.q_gain);
-    if (needs_kv) {
-      norm_and_rotate(s.k, scale[1], c.k_gain);
-      s.v[threadIdx.x] *= scale[2];
-      s.v[threadIdx.x + kHalf] *= scale[2];
+    for (int half = 0; half < 2; ++half) {
+      const float4 v = S::mine(c) ? load4(head, 2 * S::chunk(c) + half) : make_float4(0.f, 0.f, 0.f, 0.f);
+      float* to = x + c * 8 + half * 4;
+      to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
     }
+}
+
+template <class S>
+__device__ void norm_head(float eps, float (&x)[S::kLaneElements]) {
+  float square_sum = 0.f;
+#pragma unroll
+  for (float v : x) square_sum += v * v;
+  const float scale = rsqrtf(warp_sum(square_sum) / static_cast<float>(S::kDim) + eps);
+#pragma unroll
+  for (float& v : x) v *= scale;
+}
+
+/// Gain and rotation of a normed head. Its pairs are half a head apart: in one lane, or in two.
+template <class S>
+__device__ void rotate_head(const Shared<S::kDim>& s, const float* gain, float (&x)[S::kLaneElements]) {
+#pragma unroll
+  for (int c = 0; c < S::kLaneChunks; ++c)
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      if (S::mine(c)) x[c * 8 + i] *= gain[S::chunk(c) * 8 + i];
+  constexpr int kHalfChunks = S::kChunks / 2;
+  const int pair = S::chunk(0) % kHalfChunks * 8;
+  const bool first = S::chunk(0) < kHalfChunks;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const float sine = s.sine[pair + i], cosine = s.cosine[pair + i];
+    if constexpr (S::kLaneChunks == 2) {
+      const float low = x[i], high = x[8 + i];
+      x[i] = low * cosine - high * sine;
+      x[8 + i] = high * cosine + low * sine;
+    } else {
+      const float other = __shfl_xor_sync(kAllLanes, x[i], kHalfChunks);
+      x[i] = x[i] * cosine + (first ? -other : other) * sine;
+    }
+  }
+}
+
+template <class S>
+__device__ void store_head(float* head, const float (&x)[S::kLaneElements]) {
+#pragma unroll
+  for (int c = 0; c < S::kLaneChunks; ++c)
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      if (S::mine(c)) head[S::chunk(c) * 8 + i] = x[c * 8 + i];
+}
+
+/// k and v into shared memory, by one warp each.
+template <class S>
+__device__ void prepare_own(const DecodeAttentionArgs& a, Shared<S::kDim>& s, int kv_head) {
+  const int warp = threadIdx.x / 32;
+  if (warp < 2) {
+    const float* k = a.qkv + (a.heads + kv_head) * S::kDim;
+    float x[S::kLaneElements];
+    load_head<S>(warp == 1 && a.has_v ? k + a.kv.kv_heads * S::kDim : k, x);
+    norm_head<S>(a.eps, x);
+    if (warp == 0) rotate_head<S>(s, s.k_gain, x);
+    store_head<S>(warp == 0 ? s.k : s.v, x);
   }
   __syncthreads();
 }
@@ -171,17 +197,12 @@ class WarpKeys {
         count_(max(0, (range.last - first_ + kWarps - 1) / kWarps)),
         stored_(stored),
         kv_head_(kv_head) {
-    load_group(0);
-    load_group(1);
+#pragma unroll 1
+    for (int group = 0; group < 2; ++group) load_group(group);
   }
 
-  /// The softmax of all keys; q, k and v of the row itself are in shared memory by now.
-  __device__ void walk(const Shared<kHeadDim>& s) {
-    float q[S::kLaneChunks * 8];
-#pragma unroll
-    for (int c = 0; c < S::kLaneChunks; ++c)
-#pragma unroll
-      for (int i = 0; i < 8; ++i) q[c * 8 + i] = mine(c) ? s.q[chunk(c) * 8 + i] * kLog2e : 0.f;
+  /// The softmax of all keys of a query that is ready; k and v of the row itself are in shared memory by now.
+  __device__ void walk(const Shared<kHeadDim>& s, const float (&q)[S::kLaneElements]) {
 #pragma unroll 1
     for (int group = 0; group * S::kGroup < count_; ++group) {
       ptx::async_wait<1>();
@@ -201,35 +222,39 @@ class WarpKeys {
     for (int c = 0; c < S::kLaneChunks; ++c)
 #pragma unroll
       for (int i = 0; i < 8; ++i)
-        if (mine(c)) part[chunk(c) * 8 + i] = context_[c * 8 + i];
+        if (S::mine(c)) part[S::chunk(c) * 8 + i] = context_[c * 8 + i];
     s.warp_largest[warp] = largest_;
     s.warp_total[warp] = total_;
   }
 
  private:
   __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
-  __device__ static int chunk(int c) { return c * 32 + lane(); }
-  __device__ static bool mine(int c) { return chunk(c) < S::kChunks; }
   __device__ int position_of(int group, int key) const { return first_ + (group * S::kGroup + key) * kWarps; }
   __device__ float16* slot(int group, int key) const {
     return ring_ + (group % 2 * S::kGroup + key) * S::kKeyElements;
   }
 
-  /// Starts the copy of a group's keys and values.
+  /// Starts the copy of a group's keys and values. The lanes look up the addresses of 32 keys at a time.
   __device__ void load_group(int group) {
-#pragma unroll
+    if (group * S::kGroup % 32 == 0) {
+      const int position = position_of(group, lane());
+      if (group * S::kGroup + lane() < count_ && position < stored_)
+        address_ = fresh_kv_address(a_, position, kv_head_);
+    }
+#pragma unroll 1
     for (int key = 0; key < S::kGroup; ++key) {
-      const int index = group * S::kGroup + key, position = position_of(group, key);
-      if (index >= count_ || position >= stored_) continue;
-      const float16* from = fresh_kv_address(a_, position, kv_head_);
+      const int index = group * S::kGroup + key;
+      if (index >= count_ || position_of(group, key) >= stored_) continue;
+      const auto* from = reinterpret_cast<const float16*>(
+          __shfl_sync(kAllLanes, reinterpret_cast<unsigned long long>(address_), index % 32));
 #pragma unroll
       for (int c = 0; c < S::kLaneChunks; ++c)
 #pragma unroll
         for (int part = 0; part < 2 * kHalves; ++part)
-          if (mine(c))
+          if (S::mine(c))
             ptx::async_copy16(
-                slot(group, key) + part * kHeadDim + chunk(c) * 8,
-                from + part / 2 * a_.kv.low_offset + part % 2 * a_.kv.value_offset + chunk(c) * 8, true);
+                slot(group, key) + part * kHeadDim + S::chunk(c) * 8,
+                from + part / 2 * a_.kv.low_offset + part % 2 * a_.kv.value_offset + S::chunk(c) * 8, true);
     }
     ptx::async_commit();
   }
@@ -272,9 +297,9 @@ class WarpKeys {
     for (int key = 0; key < S::kGroup; ++key)
 #pragma unroll
       for (int c = 0; c < S::kLaneChunks; ++c) {
-        if (!mine(c)) continue;
+        if (!S::mine(c)) continue;
         float k[8];
-        load8(slot(group, key), chunk(c), k);
+        load8(slot(group, key), S::chunk(c), k);
 #pragma unroll
         for (int i = 0; i < 8; ++i) scores[key] += k[i] * q[c * 8 + i];
       }
@@ -301,9 +326,9 @@ class WarpKeys {
       total_ += weight;
 #pragma unroll
       for (int c = 0; c < S::kLaneChunks; ++c) {
-        if (!mine(c)) continue;
+        if (!S::mine(c)) continue;
         float v[8];
-        load8(slot(group, key) + kHeadDim, chunk(c), v);
+        load8(slot(group, key) + kHeadDim, S::chunk(c), v);
 #pragma unroll
         for (int i = 0; i < 8; ++i) context_[c * 8 + i] += weight * v[i];
       }
@@ -312,6 +337,7 @@ class WarpKeys {
 
   const DecodeAttentionArgs& a_;
   float16* ring_;
+  const float16* address_ = nullptr;
   int first_, count_, stored_, kv_head_;
   float largest_ = -INFINITY, total_ = 0.f;  // of scores in powers of two
   float context_[S::kLaneChunks * 8] = {};
@@ -362,7 +388,7 @@ __device__ void join_parts(Shared<kHeadDim>& s, int rank, float* context) {
 }
 
 template <int kHeadDim, int kHalves>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kResident)
     decode_attention_kernel(const __grid_constant__ DecodeAttentionArgs a) {
   using S = Shape<kHeadDim, kHalves>;
   extern __shared__ __align__(128) unsigned char shared[];
@@ -380,13 +406,19 @@ __global__ void __launch_bounds__(kThreads)
   const bool appends = a.writes_kv && range.first <= position && position < range.last;
   const int stored = appends ? position : range.last;  // keys that the pages hold already
   WarpKeys<kHeadDim, kHalves> keys(a, rings + threadIdx.x / 32 * S::kRingElements, range, stored, kv_head);
-  const PairConstants constants = load_constants<kHeadDim>(a, position);
+  load_constants<kHeadDim>(a, s, position);
   float16* page = appends && head % group_size == 0 ? fresh_kv_address(a, position, kv_head) : nullptr;
   ptx::wait_for_dependencies();
 
-  prepare<kHeadDim>(a, s, head, appends, constants);
+  float q[S::kLaneElements];
+  load_head<S>(a.qkv + head * kHeadDim, q);
+  if (appends) prepare_own<S>(a, s, kv_head);
   if (page) append<kHeadDim>(a, s, page);
-  keys.walk(s);
+  norm_head<S>(a.eps, q);
+  rotate_head<S>(s, s.q_gain, q);
+#pragma unroll
+  for (float& x : q) x *= kLog2e;
+  keys.walk(s, q);
   keys.publish(s);
   __syncthreads();
   ptx::cluster_wait();  // everybody expects parts by now
