@@ -70,9 +70,6 @@ void require_supported(const ModelPlan& plan) {
     if (heads_per_kv > 64)
       fail(ErrorKind::unsupported, heads_per_kv, " query heads per KV head: the CUDA backend takes up to 64");
   }
-  if (plan.vocab > kMostSampledTokens)
-    fail(ErrorKind::unsupported, "a vocabulary of ", plan.vocab, ": the CUDA backend takes up to ",
-         kMostSampledTokens);
   if (plan.soft_tokens.size() > SoftTokens::kMost)
     fail(ErrorKind::unsupported, plan.soft_tokens.size(),
          " kinds of placeholder tokens: the CUDA backend takes ", SoftTokens::kMost);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "engine/sampling_weight.h"
 #include "text/stream_decoder.h"
 
 namespace carat {
@@ -21,6 +22,9 @@ std::unique_ptr<Runner> checked(std::unique_ptr<Runner> runner, const EngineOpti
   positive("tokens per KV page", limits.page_tokens);
   positive("tokens per step", limits.max_step_tokens);
   positive("number of sequences", limits.max_sequences);
+  if (runner->info().vocab > kMostSampledTokens)
+    fail(ErrorKind::unsupported, "a vocabulary of ", runner->info().vocab, ": tokens are drawn from up to ",
+         kMostSampledTokens);
   if (options.draft == DraftMethod::model && !runner->info().drafts) {
     fail(ErrorKind::unsupported, "the device ", runner->info().device,
          " has no drafter model; draft with ngram or suffix, or not at all");

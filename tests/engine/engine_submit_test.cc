@@ -15,6 +15,7 @@
 #include "engine/alone.h"
 #include "engine/engine.h"
 #include "engine/scripted_runner.h"
+#include "support/expect_error.h"
 
 namespace carat {
 namespace {
@@ -258,6 +259,12 @@ TEST(EngineSubmit, OneSampleIsCancelledAndTheOthersFinish) {
   EXPECT_EQ(tokens[0], alone(request, 0).tokens);
   EXPECT_EQ(tokens[2], alone(request, 2).tokens);
   expect_idle(*engine);
+}
+
+TEST(EngineSubmit, RefusesAVocabularyTooLargeToDrawFrom) {
+  expect_error(ErrorKind::unsupported, {"a vocabulary of 600000", "up to 524288"}, [] {
+    Engine(std::make_unique<ScriptedRunner>(kGroups, size_kv(kGroups, kContext, 1, 8), 600000), nullptr, {});
+  });
 }
 
 TEST(EngineSubmit, RefusesParametersThatCannotBe) {
