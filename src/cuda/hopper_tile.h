@@ -47,12 +47,19 @@ struct Shape {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
+/// The number of this warpgroup, in a way that tells the compiler that a warp agrees on it: descriptors then
+/// need no detour through each lane's registers.
+template <class S>
+__device__ inline int warpgroup() {
+  return S::kGroups == 1 ? 0 : __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / 128, 0);
+}
+
 /// Calls visit(row, token, first, second) for the lane's pairs of sums: those of rows lane / 4 and
 /// lane / 4 + 8 of its warp's 16. Of a gated product these are a gate row and its up row, and `row` is the
 /// number of the pair.
 template <class S, bool kGated, class Visit>
 __device__ void for_each_pair(const typename S::Sums& acc, int first_row, int first_token, Visit&& visit) {
-  const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+  const int group = warpgroup<S>(), warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
 #pragma unroll
   for (int m = 0; m < S::kRowTiles; ++m) {
     const int tile_row = first_row + (group * S::kRowTiles + m) * 64 + warp * 16;

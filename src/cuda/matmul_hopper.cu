@@ -43,14 +43,12 @@ struct Ring {
 template <class S, bool kGated>
 __device__ void fetch(const TensorMaps& maps, const Ring<S>& ring, int first_row, int first_token, int begin,
                       int end) {
-  const auto fetch_weights = [&](int step) {
-    const int stage = (step - begin) % S::kStages;
+  const int group = first_row / kGroupRows / (kGated ? 2 : 1);
+  const auto fetch_weights = [&](int step, int stage) {
     ptx::barrier_expect(ring.full + stage, S::kStageBytes);
-    const int group = first_row / kGroupRows / (kGated ? 2 : 1);
     ptx::tensor_copy(ring.weights(stage), &maps.w, step * kDepth, 0, 0, group, ring.full + stage);
   };
-  const auto fetch_tokens = [&](int step) {
-    const int stage = (step - begin) % S::kStages;
+  const auto fetch_tokens = [&](int step, int stage) {
 #pragma unroll
     for (int pass = 0; pass < S::kPasses; ++pass)
       ptx::tensor_copy(ring.tokens(stage, pass), pass == 0 ? &maps.hi : &maps.lo, step * kDepth, first_token,
@@ -58,27 +56,37 @@ __device__ void fetch(const TensorMaps& maps, const Ring<S>& ring, int first_row
   };
   ptx::prefetch_map(&maps.hi);
   if (S::kPasses == 2) ptx::prefetch_map(&maps.lo);
-  const int early = min(end, begin + S::kStages);
-  for (int step = begin; step < early; ++step) fetch_weights(step);
+  const int early = min(end - begin, S::kStages);
+#pragma unroll 1
+  for (int stage = 0; stage < early; ++stage) fetch_weights(begin + stage, stage);
   ptx::wait_for_dependencies();
-  for (int step = begin; step < early; ++step) fetch_tokens(step);
-  for (int step = early; step < end; ++step) {
-    const int turn = (step - begin) / S::kStages;
-    ptx::barrier_wait(ring.empty + (step - begin) % S::kStages, (turn - 1) % 2);
-    fetch_weights(step);
-    fetch_tokens(step);
+#pragma unroll 1
+  for (int stage = 0; stage < early; ++stage) fetch_tokens(begin + stage, stage);
+  int stage = 0;
+  uint32_t parity = 0;
+#pragma unroll 1
+  for (int step = begin + early; step < end; ++step) {
+    ptx::barrier_wait(ring.empty + stage, parity);
+    fetch_weights(step, stage);
+    fetch_tokens(step, stage);
+    if (++stage == S::kStages) {
+      stage = 0;
+      parity ^= 1;
+    }
   }
 }
 
 template <class S>
 __device__ void multiply(const Ring<S>& ring, int steps, typename S::Sums& acc) {
-  const int group = threadIdx.x / 128;
-  const auto give_back = [&](int step) {
-    if (step >= 0 && threadIdx.x % 128 == 0) ptx::barrier_arrive(ring.empty + step % S::kStages);
+  const int group = warpgroup<S>();
+  const auto give_back = [&](int stage) {
+    if (threadIdx.x % 128 == 0) ptx::barrier_arrive(ring.empty + stage);
   };
+  int stage = 0, before = 0;  // of this step and of the one kPending steps ago
+  uint32_t parity = 0;
+#pragma unroll 1
   for (int step = 0; step < steps; ++step) {
-    const int stage = step % S::kStages;
-    ptx::barrier_wait(ring.full + stage, step / S::kStages % 2);
+    ptx::barrier_wait(ring.full + stage, parity);
     uint64_t w[S::kRowTiles], x[S::kPasses];
 #pragma unroll
     for (int m = 0; m < S::kRowTiles; ++m)
@@ -94,7 +102,14 @@ __device__ void multiply(const Ring<S>& ring, int steps, typename S::Sums& acc) 
         for (int m = 0; m < S::kRowTiles; ++m) ptx::warpgroup_mma(acc[m], w[m] + 2 * k, x[pass] + 2 * k);
     ptx::warpgroup_commit();
     ptx::warpgroup_wait<S::kPending>();
-    give_back(step - S::kPending);
+    if (step >= S::kPending) {
+      give_back(before);
+      if (++before == S::kStages) before = 0;
+    }
+    if (++stage == S::kStages) {
+      stage = 0;
+      parity ^= 1;
+    }
   }
   ptx::warpgroup_wait<0>();
 }
@@ -114,8 +129,10 @@ __global__ void __launch_bounds__(kThreads<S>, S::kResident)
   const Ring<S> ring{shared + (misaligned == 0 ? 0 : S::kAlignment - misaligned), full, empty};
   const bool joins = a.output.finish == Finish::gelu_times;  // one tile of tokens; x counts the splits
   const int first_token = joins ? 0 : blockIdx.x * S::kTokens, first_row = blockIdx.y * S::kRows;
-  const int steps = (a.w.cols + kDepth - 1) / kDepth, per_split = (steps + a.splits - 1) / a.splits;
-  const int begin = (joins ? blockIdx.x : blockIdx.z) * per_split, end = min(begin + per_split, steps);
+  const unsigned steps = (a.w.cols + kDepth - 1) / kDepth, splits = a.splits;
+  const int per_split = (steps + splits - 1) / splits;
+  const int begin = (joins ? blockIdx.x : blockIdx.z) * per_split,
+            end = min(begin + per_split, static_cast<int>(steps));
   ptx::launch_dependents();
   if (threadIdx.x == 0) {
     for (int s = 0; s < S::kStages; ++s) {
