@@ -11,6 +11,7 @@
 #include <deque>
 #include <exception>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
@@ -179,24 +180,34 @@ void EngineBench::gaps() const {
 }
 
 void EngineBench::drafts() const {
-  constexpr int kTokens = 256;
+  constexpr int kTokens = 256, kRounds = 5;
+  constexpr DraftMethod kMethods[] = {DraftMethod::none, DraftMethod::ngram, DraftMethod::suffix};
+  constexpr const char* kNames[] = {"none", "ngram", "suffix"};
   Request repeating = request(7, 24, kTokens);
   const std::vector<int32_t> phrase = repeating.prompt;
   for (int i = 0; i < 6; ++i) repeating.prompt.insert(repeating.prompt.end(), phrase.begin(), phrase.end());
-  double plain = 0;
-  for (const DraftMethod method : {DraftMethod::none, DraftMethod::ngram, DraftMethod::suffix}) {
+  std::vector<std::unique_ptr<Engine>> engines;
+  for (const DraftMethod method : kMethods) {
     EngineOptions options;
     options.draft = method;
     options.draft_tokens = 16;
-    const auto engine = make_engine(1, options);
-    engine->generate(repeating, {});  // warm
-    const Reply reply = engine->generate(repeating, {});
-    const double rate = (kTokens - 1) / (reply.total_s - reply.first_token_s);
-    if (method == DraftMethod::none) plain = rate;
-    const char* names[] = {"none", "ngram", "suffix"};
-    std::printf("drafts %-6s: %.0f tok/s, %.2f times; %d of %d drafts accepted\n",
-                names[static_cast<int>(method)], rate, rate / plain, reply.usage.accepted_tokens,
-                reply.usage.drafted_tokens);
+    engines.push_back(make_engine(1, options));
+    engines.back()->generate(repeating, {});  // warm
+  }
+  std::vector<double> rates[std::size(kMethods)];
+  Usage usage[std::size(kMethods)];
+  for (int round = 0; round < kRounds; ++round) {
+    for (std::size_t i = 0; i < std::size(kMethods); ++i) {
+      const Reply reply = engines[i]->generate(repeating, {});
+      rates[i].push_back((kTokens - 1) / (reply.total_s - reply.first_token_s));
+      usage[i] = reply.usage;
+    }
+  }
+  const double plain = at_quantile(rates[0], 0.5);
+  for (std::size_t i = 0; i < std::size(kMethods); ++i) {
+    const double rate = at_quantile(rates[i], 0.5);
+    std::printf("drafts %-6s: %.0f tok/s, %.2f times; %d of %d drafts accepted\n", kNames[i], rate,
+                rate / plain, usage[i].accepted_tokens, usage[i].drafted_tokens);
   }
 }
 
