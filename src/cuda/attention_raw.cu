@@ -138,7 +138,7 @@ class RawTile {
       s = exp2f((s - largest) * kLog2e);
       sum += s;
     }
-    total_ = total_ * rescale + warp_sum(sum);
+    total_ = total_ * rescale + sum;
 #pragma unroll
     for (int i = 0; i < S::kLaneKeys; i += 2)
       *reinterpret_cast<__half2*>(weights_ + warp() * S::kWeightStride + lane() * S::kLaneKeys + i) =
@@ -192,8 +192,8 @@ class RawTile {
     for (int m = 0; m < S::kDimTiles; ++m) put_pairs<S::kContextStride>(to + m * 16, o_[m]);
     return sums;
   }
-  /// The largest score and the sum of weights of this warp's head.
-  __device__ float2 part() const { return make_float2(largest_, total_); }
+  /// The largest score and the sum of weights of this warp's head. Whole warps call it.
+  __device__ float2 part() const { return make_float2(largest_, warp_sum(total_)); }
 
  private:
   __device__ static int lane() { return static_cast<int>(threadIdx.x % 32); }
@@ -235,7 +235,7 @@ class RawTile {
   float16 *k_, *v_, *q_, *weights_;
   float* scores_;
   float o_[S::kDimTiles][2][4] = {};
-  float largest_ = -INFINITY, total_ = 0.f;  // of this warp's head
+  float largest_ = -INFINITY, total_ = 0.f;  // of this warp's head; of this lane's keys
 };
 
 /// Where the keys of a block lie, and behind them the row's own.
@@ -395,8 +395,10 @@ __device__ void join_cluster(const AttentionArgs& a, RawConstants<kHeadDim>& c, 
   }
 }
 
+/// The bounds leave the compiler 96 registers and a multiprocessor room for a CTA of the product in front:
+/// only then do keys travel while that one multiplies.
 template <int kHeadDim>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads + 128)
     raw_attention_kernel(const __grid_constant__ AttentionArgs a, const __grid_constant__ RopeKvArgs raw,
                          int group, int rows, RawSplits splits) {
   constexpr int kKeys = RawShape<kHeadDim>::kKeys;
@@ -445,14 +447,14 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll 1
   for (int first = kKeys, block = 1; first < count; first += kKeys, block ^= 1) take(first, block);
   const float* sums = tile.publish();
+  const float2 own_part = tile.part();
   const bool cluster = splits.cluster_bits > 0;  // others write to parts[], too
-  if (!cluster && threadIdx.x % 32 == 0 && threadIdx.x / 32 < group)
-    c.parts[0][threadIdx.x / 32] = tile.part();
+  if (!cluster && threadIdx.x % 32 == 0 && threadIdx.x / 32 < group) c.parts[0][threadIdx.x / 32] = own_part;
   __syncthreads();
   const int first_head = part.row.first_row * a.heads + blockIdx.y * group;
   if (!cluster) return store<kHeadDim>(a, c, sums, first_head, group, part.split, splits.splits);
   float* const joined = reinterpret_cast<float*>(shared + RawShape<kHeadDim>::own_bytes(rows));
-  join_cluster<kHeadDim>(a, c, sums, tile.part(), reinterpret_cast<float4*>(joined), first_head, group,
+  join_cluster<kHeadDim>(a, c, sums, own_part, reinterpret_cast<float4*>(joined), first_head, group,
                          part.split, splits);
 }
 
