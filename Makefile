@@ -15,6 +15,7 @@ prefix ?= /usr/local
 .PHONY: demo test build check format tidy install clean help
 
 demo: build  ## build the program and let the bundled model tell a story: make demo PROMPT="The fox said"
+	@[ -t 1 ] && [ -t 2 ] || printf %s "$$DEMO_PROMPT"  # on a terminal the program shows it
 	@build/release/src/cli/carat run --prompt="$$DEMO_PROMPT"
 
 build:  ## build the program only

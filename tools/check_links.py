@@ -3,12 +3,14 @@
 
   check_links.py          every linked file and heading exists; a link to a line shows what it promises
   check_links.py --fix    the same, but first renews line numbers that have moved
+  check_links.py FOLDER   the same for the documents below a folder, such as installed ones
 
 A link to a line names what stands there: [`forward`](../src/model/gemma4.h#L157) needs "forward" on line 157.
 --fix takes the nearest line that has the name; for `Class::name` also `name` alone.
 """
 import re
 import sys
+from pathlib import Path
 
 from repository import ROOT, tracked_files
 
@@ -69,7 +71,9 @@ def check_document(path, text, fix):
 
 def main():
     fix = "--fix" in sys.argv[1:]
-    files = [ROOT / name for name in tracked_files("*.md")]
+    folders = [Path(word) for word in sys.argv[1:] if word != "--fix"]
+    root = folders[0].resolve() if folders else ROOT
+    files = sorted(root.rglob("*.md")) if folders else [ROOT / name for name in tracked_files("*.md")]
     count = 0
     for path in files:
         text = path.read_text()
@@ -77,7 +81,7 @@ def main():
         if renewed != text:
             path.write_text(renewed)
         for problem in problems:
-            print(f"{path.relative_to(ROOT)}: {problem}")
+            print(f"{path.relative_to(root)}: {problem}")
         count += len(problems)
     print(f"links: {len(files)} documents, {count} problems")
     return 1 if count else 0

@@ -71,6 +71,7 @@ void carat_init_generation_options(carat_generation_options* options, size_t siz
 carat_model* carat_load(const char* model, const carat_model_options* options);
 void carat_free_model(carat_model* model);
 
+/* 0: the model wasn't trained on turns, and carat_chat() goes on with the texts of the messages. */
 int carat_is_chat_model(const carat_model* model);
 int carat_max_context(const carat_model* model);
 

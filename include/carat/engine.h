@@ -64,8 +64,8 @@ class Model {
   /// Cancels what still runs.
   ~Model();
 
-  /// The next turn of a conversation, by the checkpoint's chat template. Throws ErrorCode::unsupported when
-  /// it has none; see is_chat_model().
+  /// The next turn of a conversation, by the checkpoint's chat template. A model that wasn't trained on turns
+  /// goes on with the texts of the messages; see is_chat_model().
   Generation chat(std::span<const Message> messages, const ReplyOptions& options = {}) const;
   Generation chat(std::initializer_list<Message> messages, const ReplyOptions& options = {}) const;
   /// The same for `messages` in the JSON of OpenAI's API, with tool calls and their results.
@@ -80,6 +80,7 @@ class Model {
   std::vector<int32_t> tokenize(std::string_view text, bool special = false) const;
   std::string detokenize(std::span<const int32_t> tokens) const;
 
+  /// Whether chat() asks for a turn; else it continues text.
   bool is_chat_model() const;
   /// Whether ReplyOptions::think means anything to it.
   bool can_think() const;

@@ -118,20 +118,14 @@ struct Model::State {
   GenerationConfig generation;
   int32_t bos = -1;
   std::shared_ptr<const Tokenizer> tokenizer;
-  std::shared_ptr<const ChatTemplate> chat_template;  // may be null
+  std::shared_ptr<const ChatTemplate> chat_template;
   std::unique_ptr<Engine> engine;
 
   /// `tools`: whether the reply may call some.
   std::unique_ptr<Generation::State> submit(std::vector<int32_t> prompt, const ReplyOptions& options,
                                             bool chat, bool tools) const {
-    Request request;
-    request.sampling = sampling_params(options, generation);
-    request.max_tokens = options.max_tokens;
+    Request request = engine_request(options, generation);
     if (!chat) request.stop = options.stop;  // else the parser looks for them, in the answer alone
-    request.ignore_eos = options.ignore_eos;
-    request.logprobs = options.logprobs;
-    request.priority = options.priority;
-    request.cache_salt = options.cache_salt;
     std::optional<OutputParser> parser;
     if (chat) parser.emplace(tokenizer, OutputOptions{tools, options.stop}, prompt);
     request.prompt = std::move(prompt);
@@ -140,7 +134,6 @@ struct Model::State {
   }
 
   std::unique_ptr<Generation::State> chat(jinja::Value messages, const ReplyOptions& options) const {
-    require_chat_model(chat_template.get());
     Conversation conversation;
     conversation.messages = std::move(messages);
     if (!options.tools.empty()) conversation.tools = jinja::parse_json(options.tools, Origin::user, "tools");
@@ -198,8 +191,8 @@ std::string Model::detokenize(std::span<const int32_t> tokens) const {
   return state_->tokenizer->decode(tokens, /*skip_special=*/false);
 }
 
-bool Model::is_chat_model() const { return state_->chat_template != nullptr; }
-bool Model::can_think() const { return state_->chat_template && state_->chat_template->can_think(); }
+bool Model::is_chat_model() const { return !state_->chat_template->continues_text(); }
+bool Model::can_think() const { return state_->chat_template->can_think(); }
 int Model::max_context() const { return state_->engine->max_context(); }
 int Model::max_sequences() const { return state_->engine->runner().info().limits.max_sequences; }
 std::string Model::device() const { return state_->engine->runner().info().device; }

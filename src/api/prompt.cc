@@ -1,5 +1,6 @@
 #include "api/prompt.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -23,19 +24,12 @@ void check_tokenizer_config(const std::filesystem::path& file) {
 
 std::shared_ptr<const ChatTemplate> load_chat_template(const LoadedModel& model,
                                                        std::shared_ptr<const Tokenizer> tokenizer) {
-  // Where a template's markers would be encoded as text, the model has never seen a turn.
-  for (const char* marker : {"<|turn>", "<turn|>"})
-    if (!tokenizer->is_special(tokenizer->find(marker))) return nullptr;
   check_tokenizer_config(model.directory / "tokenizer_config.json");
   // The models without per-layer embeddings expect an empty thought when they are not to think.
-  const ChatTemplateOptions options{bos_token(model), model.plan.ple_dim == 0};
-  auto chat_template = ChatTemplate::load(model.directory, std::move(tokenizer), options);
-  return chat_template->kind() == ChatTemplate::Kind::checkpoint ? chat_template : nullptr;
-}
-
-void require_chat_model(const ChatTemplate* chat_template) {
-  if (!chat_template)
-    fail(ErrorKind::unsupported, "this checkpoint is no chat model: it has no chat template");
+  const std::vector<int32_t> eos = engine_options(model).eos_tokens;
+  const bool ends_turns = std::ranges::find(eos, tokenizer->find("<turn|>")) != eos.end();
+  const ChatTemplateOptions options{bos_token(model), model.plan.ple_dim == 0, ends_turns};
+  return ChatTemplate::load(model.directory, std::move(tokenizer), options);
 }
 
 jinja::Value text_message(std::string_view role, std::string_view text) {

@@ -11,13 +11,10 @@
 
 namespace carat {
 
-/// Null when the checkpoint has no chat template of its own, or no turn markers among its special tokens: one
-/// without the other doesn't make a chat model. Throws Error as ChatTemplate::load() does.
+/// How a conversation becomes a prompt of this checkpoint, for all that take one: its own chat template or a
+/// built-in one. Throws Error as ChatTemplate::load() does.
 std::shared_ptr<const ChatTemplate> load_chat_template(const LoadedModel& model,
                                                        std::shared_ptr<const Tokenizer> tokenizer);
-
-/// Throws Error{unsupported} for null.
-void require_chat_model(const ChatTemplate* chat_template);
 
 /// A message whose content is `text` all through, for Conversation::messages.
 jinja::Value text_message(std::string_view role, std::string_view text);

@@ -20,4 +20,15 @@ SamplingParams sampling_params(const ReplyOptions& options, const GenerationConf
   return params;
 }
 
+Request engine_request(const ReplyOptions& options, const GenerationConfig& defaults) {
+  Request request;
+  request.sampling = sampling_params(options, defaults);
+  request.max_tokens = options.max_tokens;
+  request.ignore_eos = options.ignore_eos;
+  request.logprobs = options.logprobs;
+  request.priority = options.priority;
+  request.cache_salt = options.cache_salt;
+  return request;
+}
+
 }  // namespace carat

@@ -114,6 +114,7 @@ void ChatTemplate::read_special_tokens(const std::filesystem::path& directory) {
 void ChatTemplate::add_template(std::string_view source, const std::string& name, bool for_tools) {
   (for_tools ? tool_template_ : template_) = jinja::Template::parse(source, name);
   can_think_ |= source.find("enable_thinking") != source.npos;
+  knows_tools_ |= for_tools || source.find("tools") != source.npos;
 }
 
 std::shared_ptr<const ChatTemplate> ChatTemplate::parse(std::string_view source, const std::string& name,
@@ -129,6 +130,15 @@ std::shared_ptr<const ChatTemplate> ChatTemplate::load(const std::filesystem::pa
                                                        std::shared_ptr<const Tokenizer> tokenizer,
                                                        const ChatTemplateOptions& options) {
   const std::shared_ptr<ChatTemplate> result(new ChatTemplate(tokenizer, directory, options));
+  const auto use_built_in = [&](Kind kind, std::string_view source) {
+    result->kind_ = kind;
+    result->add_template(source, "the built-in chat template", false);
+    return result;
+  };
+  // Where a template's markers would be encoded as text, the model has never seen a turn.
+  for (const char* const marker : {"<|turn>", "<turn|>"})
+    if (!tokenizer->is_special(tokenizer->find(marker)))
+      return use_built_in(Kind::builtin_plain, plain_template());
   if (const auto file = directory / "chat_template.jinja"; std::filesystem::exists(file)) {
     result->add_template(MappedFile(file).text(), file.string(), false);
     return result;
@@ -143,11 +153,8 @@ std::shared_ptr<const ChatTemplate> ChatTemplate::load(const std::filesystem::pa
     if (!templates.empty())
       fail(ErrorKind::unsupported, file.string(), ": none of the chat templates is named default");
   }
-  const bool has_turns =
-      tokenizer->is_special(tokenizer->find("<|turn>")) && tokenizer->is_special(tokenizer->find("<turn|>"));
-  result->kind_ = has_turns ? Kind::builtin_gemma4 : Kind::builtin_plain;
-  result->add_template(has_turns ? gemma4_template() : plain_template(), "the built-in chat template", false);
-  return result;
+  return options.ends_turns ? use_built_in(Kind::builtin_gemma4, gemma4_template())
+                            : use_built_in(Kind::builtin_plain, plain_template());
 }
 
 MarkedText ChatTemplate::render(const Conversation& conversation) const {
@@ -159,6 +166,10 @@ MarkedText ChatTemplate::render(const Conversation& conversation) const {
   const bool continues = conversation.continue_final_message;
   variables.set("messages", continues ? mark_end(messages) : messages);
   const bool has_tools = conversation.tools.truth();
+  if (has_tools && !knows_tools_)
+    fail(ErrorKind::unsupported, "tools: ",
+         continues_text() ? "this model only continues text"
+                          : "the chat template of this checkpoint has none");
   variables.set("tools", has_tools ? conversation.tools : Value::none());
   if (!variables.find("documents")) variables.set("documents", Value::none());
   variables.set("add_generation_prompt", Value::boolean(conversation.add_generation_prompt && !continues));

@@ -20,14 +20,16 @@ struct ChatTemplateOptions {
   int32_t bos = -1;  // every prompt begins with exactly one
   /// For the built-in format; see gemma4_template().
   bool expects_empty_thought = false;
+  /// Whether the model ends its turns. Without that, and without a template of its own, it has seen none.
+  bool ends_turns = true;
 };
 
 class ChatTemplate {
  public:
   /// In this order: chat_template.jinja, chat_template of tokenizer_config.json (a template, or a list of
-  /// named ones), chat_template.json; without any of them the format of Gemma 4 where the vocabulary has its
-  /// turn tokens, and plain text where it hasn't. Throws Error{corrupt} or Error{unsupported} naming the
-  /// file.
+  /// named ones), chat_template.json, the format of Gemma 4. A model that has never seen a turn, be it
+  /// because its vocabulary lacks the turn tokens or because it has no template and doesn't end turns, gets
+  /// plain text: the messages one after another. Throws Error{corrupt} or Error{unsupported} naming the file.
   static std::shared_ptr<const ChatTemplate> load(const std::filesystem::path& directory,
                                                   std::shared_ptr<const Tokenizer> tokenizer,
                                                   const ChatTemplateOptions& options);
@@ -38,13 +40,16 @@ class ChatTemplate {
                                                    const ChatTemplateOptions& options);
 
   /// The prompt's text. Throws Error{invalid_argument} for what is wrong with the conversation, naming
-  /// message and field, and for what the template raises, naming its file, line and column.
+  /// message and field, and for what the template raises, naming its file, line and column;
+  /// Error{unsupported} for tools that the template doesn't show to the model.
   MarkedText render(const Conversation& conversation) const;
   /// Ids of a rendered prompt: special tokens only where the template wrote them, and exactly one bos.
   std::vector<int32_t> encode(const MarkedText& prompt) const;
 
   enum class Kind { checkpoint, builtin_gemma4, builtin_plain };
   Kind kind() const { return kind_; }
+  /// No turns: the model goes on with what the messages say.
+  bool continues_text() const { return kind_ == Kind::builtin_plain; }
   /// Whether the template looks at enable_thinking.
   bool can_think() const { return can_think_; }
 
@@ -66,7 +71,7 @@ class ChatTemplate {
   jinja::Map variables_;                                             // bos_token and its like
   std::vector<SpecialToken> special_tokens_;                         // the longest first
   Kind kind_ = Kind::checkpoint;
-  bool can_think_ = false;
+  bool can_think_ = false, knows_tools_ = false;
 };
 
 }  // namespace carat

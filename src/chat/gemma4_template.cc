@@ -160,17 +160,14 @@ constexpr std::string_view kGemma4 = R"jinja(
 )jinja";
 
 constexpr std::string_view kPlain = R"jinja(
-{%- if tools -%}
-  {{- raise_exception('this model only continues text: it has no format for tools') -}}
-{%- endif -%}
 {{- bos_token -}}
 {%- for message in messages -%}
+  {{- '\n' if not loop.first and message.role != 'assistant' -}}
   {%- if message.content is string -%}
     {{- message.content -}}
   {%- else -%}
     {{- message.content | default([], true) | map(attribute='text') | join -}}
   {%- endif -%}
-  {{- '\n' if not loop.last -}}
 {%- endfor -%}
 )jinja";
 

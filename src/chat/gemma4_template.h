@@ -9,7 +9,8 @@ namespace carat {
 /// when they are not to think; those with them leak their reasoning when they see one.
 std::string_view gemma4_template();
 
-/// For models that only continue text: the texts of all messages, one after another.
+/// For models that only continue text: the texts of all messages, each on a line of its own but for the
+/// model's, which go on with what was there.
 std::string_view plain_template();
 
 }  // namespace carat

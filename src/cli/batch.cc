@@ -37,11 +37,12 @@ void stop_on_signals() {
     catch_first(signal, [](int number) { interrupted_by = number; });
 }
 
-/// The response to a request, with the line it was in.
+/// A line of the input and, in the end, the response to it.
 struct Answer {
   uint64_t index;
+  std::size_t line_bytes;
   BatchRequest request;
-  HttpResponse response;
+  HttpResponse response = {};
 };
 
 /// Answers on their way from the threads that finish them.
@@ -68,8 +69,8 @@ class Answers {
 /// Where a route responds to a line. No line asks for a stream.
 class LineExchange final : public HttpExchange {
  public:
-  LineExchange(uint64_t index, BatchRequest request, std::shared_ptr<Answers> answers)
-      : index_(index), request_(std::move(request)), answers_(std::move(answers)) {}
+  LineExchange(Answer answer, std::shared_ptr<Answers> answers)
+      : answer_(std::move(answer)), answers_(std::move(answers)) {}
 
   ~LineExchange() override {
     if (answers_) respond(error_response({.status = 500, .message = "no reply came"}));
@@ -77,8 +78,10 @@ class LineExchange final : public HttpExchange {
 
   /// The first response counts.
   void respond(HttpResponse response) override {
-    if (const auto answers = std::exchange(answers_, nullptr))
-      answers->add({index_, std::move(request_), std::move(response)});
+    if (const auto answers = std::exchange(answers_, nullptr)) {
+      answer_.response = std::move(response);
+      answers->add(std::move(answer_));
+    }
   }
   void begin_stream(HttpResponse) override {}
   void write(std::string) override {}
@@ -88,8 +91,7 @@ class LineExchange final : public HttpExchange {
   void on_disconnect(std::function<void()>) override {}
 
  private:
-  uint64_t index_;
-  BatchRequest request_;
+  Answer answer_;
   std::shared_ptr<Answers> answers_;  // until the response
 };
 
@@ -101,7 +103,7 @@ class Input {
     if (!file_ || std::filesystem::is_directory(path, error))
       fail(ErrorKind::not_found, path, ": can't be read");
     const auto size = std::filesystem::file_size(path, error);
-    bytes_ = error ? 0 : static_cast<double>(size);
+    bytes_ = error ? 0 : size;
   }
 
   /// False at the end.
@@ -110,30 +112,29 @@ class Input {
       if (file_.bad()) fail(ErrorKind::unavailable, name_, ": reading failed");
       return false;
     }
-    read_ += static_cast<double>(line.size() + 1);
     index = lines_++;
     return true;
   }
   uint64_t lines() const { return lines_; }
-  double fraction() const { return bytes_ > 0 ? read_ / bytes_ : 0; }
+  /// 0 when unknown.
+  uint64_t bytes() const { return bytes_; }
 
  private:
   std::string name_;
   std::ifstream file_;
-  uint64_t lines_ = 0;
-  double bytes_ = 0, read_ = 0;
+  uint64_t lines_ = 0, bytes_ = 0;
 };
 
 class Batch {
  public:
   explicit Batch(const BatchOptions& options)
       : options_(options), input_(options.input), output_(options.output), model_(load(options)) {
-    if (options.generation.think && !(model_->is_chat_model && model_->chat_template->can_think()))
+    if (options.generation.think && !model_->chat_template->can_think())
       fail(ErrorKind::invalid_argument, "--think: this model has no thinking");
     defaults_ = {.max_tokens = options.generation.max_tokens,
                  .seed = options.generation.seed,
                  .think = options.generation.think,
-                 .chats = model_->is_chat_model && !options.raw};
+                 .chats = !model_->chat_template->continues_text() && !options.raw};
     model_->post = [this](std::function<void()> work) { workers_.post(std::move(work)); };
     add_api_routes(router_, model_);
     // Enough for the engine to find the next request whenever a reply ends.
@@ -156,7 +157,8 @@ class Batch {
       if (in_flight_ == 0) break;
       for (const Answer& answer : answers_->take()) write(answer);
       output_.sync_if_due();
-      progress.update(input_.fraction());
+      if (input_.bytes() > 0)
+        progress.update(static_cast<double>(done_bytes_) / static_cast<double>(input_.bytes()));
     }
     output_.sync();
     if (!more) output_.check_end(input_.lines());
@@ -201,28 +203,34 @@ class Batch {
     std::string line;
     uint64_t index = 0;
     if (!input_.next(line, index)) return false;
+    if (!start(line, index)) done_bytes_ += line.size() + 1;
+    return true;
+  }
+
+  /// Whether the reply to a line is still to come.
+  bool start(const std::string& line, uint64_t index) {
     const uint32_t line_hash = hash_of_line(line);
-    if (output_.has(index, line_hash)) return true;
-    if (line.find_first_not_of(" \t\r") == line.npos) return true;
+    if (output_.has(index, line_hash)) return false;
+    if (line.find_first_not_of(" \t\r") == line.npos) return false;
     BatchRequest request = parse_batch_request(line, line_hash, defaults_);
-    if (request.error.empty() && request.is_chat && !model_->is_chat_model)
-      request.error = "this checkpoint is no chat model: it has no chat template";
     if (!request.error.empty()) {
       output_.append(batch_error_line(index, request), {index, line_hash, /*failed=*/true});
-      return true;
+      return false;
     }
     auto http = std::make_shared<HttpRequest>();
     http->method = "POST";
     http->path = request.path;
     http->body = std::move(request.body);
     const HttpRoute& route = *router_.find(http->method, http->path).route;
-    route(std::move(http), std::make_shared<LineExchange>(index, std::move(request), answers_));
+    Answer answer{index, line.size() + 1, std::move(request)};
+    route(std::move(http), std::make_shared<LineExchange>(std::move(answer), answers_));
     ++in_flight_;
     return true;
   }
 
   void write(const Answer& answer) {
     --in_flight_;
+    done_bytes_ += answer.line_bytes;
     if (answer.response.status >= 500) {
       if (const std::string device = model_->engine->failure(); !device.empty())
         fail(ErrorKind::device, device);
@@ -246,6 +254,7 @@ class Batch {
   HttpRouter router_;
   int in_flight_ = 0, most_in_flight_ = 0;
   uint64_t before_ = 0, failed_before_ = 0;
+  uint64_t done_bytes_ = 0;  // of the input: its lines that need nothing more
   int64_t prompt_tokens_ = 0, cached_tokens_ = 0, reply_tokens_ = 0;
 };
 

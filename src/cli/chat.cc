@@ -18,7 +18,6 @@
 #include "carat/engine.h"
 #include "cli/chat_session.h"
 #include "cli/commands.h"
-#include "cli/demo_model.h"
 #include "cli/footer.h"
 #include "cli/line_editor.h"
 #include "cli/option_values.h"
@@ -54,9 +53,8 @@ class Chat {
  public:
   explicit Chat(const RunOptions& options)
       : options_(options),
-        name_(options.model.empty() ? find_demo_model().string() : options.model),
-        model_(load(options, name_)),
-        session_(model_, model_.is_chat_model() && !options.raw, options.generation),
+        model_(load(options)),
+        session_(model_, options.raw, options.generation),
         editor_(history_file()),
         show_thinking_(options.show_thinking) {
     if (options.generation.think) session_.set("think", "true");  // says so when the model has no thinking
@@ -88,16 +86,16 @@ class Chat {
     std::function<void(const std::string& argument)> act;
   };
 
-  static Model load(const RunOptions& options, const std::string& name) {
+  static Model load(const RunOptions& options) {
     ModelOptions how = model_options(options.engine);
     how.max_sequences = 1;
     how.progress = loading_bar(options.quiet);
     how.warning = warning_printer(options.quiet);
-    return Model::load(name, how);
+    return Model::load(options.model, how);
   }
 
   void greet() const {
-    note(printable(name_) + " on " + model_.device() + ", " + std::to_string(model_.max_context()) +
+    note(printable(options_.model) + " on " + model_.device() + ", " + std::to_string(model_.max_context()) +
          " tokens of context. " +
          (session_.chats() ? "Ask something" : "It continues text: write the beginning of one") +
          "; /help tells more, Ctrl-D leaves.");
@@ -147,7 +145,7 @@ class Chat {
     if (!options_.quiet)
       print_footer({all.usage.prompt_tokens, all.usage.cached_tokens, all.usage.reply_tokens,
                     all.usage.drafted_tokens, all.usage.accepted_tokens, all.first_token_s, all.total_s,
-                    all.finish == FinishReason::length, seed ? "seed " + std::to_string(*seed) : ""});
+                    all.finish, seed ? "seed " + std::to_string(*seed) : ""});
     if (all.finish != FinishReason::error) return;
     if (const std::string device = model_.failure(); !device.empty()) fail(ErrorKind::device, device);
     print_message(all.error);
@@ -176,12 +174,12 @@ class Chat {
             {"/show", "", "the model, the settings and the conversation's length",
              [this](const std::string&) { show(); }},
             {"/system", "TEXT", "what the model is told before the conversation",
-             [this](const std::string& argument) { session_.set_system(argument); }},
-            {"/clear", "", "begin a new conversation", [this](const std::string&) { session_.clear(); }},
+             [this](const std::string& argument) { set_system(argument); }},
+            {"/clear", "", "begin a new conversation", [this](const std::string&) { clear(); }},
             {"/save", "FILE", "write the conversation, as JSON",
-             [this](const std::string& argument) { session_.save(file_of(argument)); }},
+             [this](const std::string& argument) { save(file_of(argument)); }},
             {"/load", "FILE", "go on with a conversation that was saved",
-             [this](const std::string& argument) { session_.load(file_of(argument)); }},
+             [this](const std::string& argument) { load(file_of(argument)); }},
             {"/bye", "", "leave, as Ctrl-D does", [this](const std::string&) { wanted_ = false; }},
             {"/help", "", "this list", [this](const std::string&) { help(); }}};
   }
@@ -194,25 +192,72 @@ class Chat {
   void set(const std::string& argument) {
     const std::size_t end = argument.find_first_of(" \t");
     if (argument.empty()) {
-      note(session_.settings() + "show_thinking      " + (show_thinking_ ? "on" : "off"));
+      note(session_.settings() + shown_thinking());
     } else if (end == argument.npos) {
       fail(ErrorKind::invalid_argument, "/set ", printable(argument, 40),
            " needs a value; \"default\" undoes it");
     } else {
       const std::string name = argument.substr(0, end), value = trimmed(argument.substr(end));
-      if (name != "show_thinking") return session_.set(name, value);
+      if (name != "show_thinking") {
+        session_.set(name, value);
+        return note(trimmed(session_.settings(name)));
+      }
       if (value != "on" && value != "off")
         fail(ErrorKind::invalid_argument, "show_thinking must be on or off");
       show_thinking_ = value == "on";
+      note(shown_thinking());
     }
+  }
+  std::string shown_thinking() const {
+    return std::string("show_thinking      ") + (show_thinking_ ? "on" : "off");
+  }
+
+  void set_system(const std::string& text) {
+    session_.set_system(text);
+    note(text.empty() ? "no system message any more" : "the system message counts from the next turn on");
+  }
+
+  void clear() {
+    const std::string forgotten = counted_turns();
+    session_.clear();
+    note("a new conversation; " + forgotten + " forgotten" +
+         (session_.system().empty() ? "" : ", the system message stays"));
+  }
+
+  void save(const std::string& file) {
+    std::error_code error;
+    if (std::filesystem::exists(file, error) && !agrees(printable(file) + " exists; replace it?"))
+      return note("not saved");
+    session_.save(file);
+    note(counted_turns() + " saved in " + printable(file));
+  }
+
+  void load(const std::string& file) {
+    if (session_.is_unsaved() && !agrees(counted_turns() + " not saved; drop what was said?"))
+      return note("not loaded");
+    session_.load(file);
+    note(counted_turns() + " loaded from " + printable(file));
+  }
+
+  std::string counted_turns() const {
+    const std::size_t turns = session_.turns();
+    return std::to_string(turns) + (turns == 1 ? " turn" : " turns");
+  }
+
+  /// Anything but y and yes is no.
+  bool agrees(const std::string& question) {
+    std::string line;
+    const bool answered = editor_.read(question + " [y/N] ", line) == LineEditor::End::line;
+    const std::string word = trimmed(line);
+    return answered && (word == "y" || word == "yes" || word == "Y");
   }
 
   void show() const {
-    note("model              " + printable(name_) + " on " + model_.device());
+    note("model              " + printable(options_.model) + " on " + model_.device());
     note("context            " + std::to_string(model_.max_context()) + " tokens");
     note("turns              " + std::to_string(session_.turns()));
     if (!session_.system().empty()) note("system             " + printable(session_.system(), 200));
-    note(session_.settings() + "show_thinking      " + (show_thinking_ ? "on" : "off"));
+    note(session_.settings() + shown_thinking());
   }
 
   void help() {
@@ -226,7 +271,6 @@ class Chat {
   }
 
   RunOptions options_;
-  std::string name_;
   Model model_;
   ChatSession session_;
   LineEditor editor_;

@@ -1,9 +1,10 @@
 #include "cli/chat_session.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
-#include <fstream>
+#include <cstring>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -79,17 +80,37 @@ const std::vector<Setting>& all_settings() {
   return settings;
 }
 
+/// Writes beside it first. A link stays one.
+void replace_file(std::filesystem::path file, std::string_view text) {
+  std::error_code error;
+  if (std::filesystem::is_symlink(file, error)) file = std::filesystem::weakly_canonical(file, error);
+  const std::string name = file.string(), part = name + ".part";
+  if (std::filesystem::exists(file, error) && !std::filesystem::is_regular_file(file, error))
+    fail(ErrorKind::unavailable, name, ": not a regular file");
+  std::FILE* const out = std::fopen(part.c_str(), "wbx");
+  if (!out && errno == EEXIST) fail(ErrorKind::unavailable, part, ": is in the way; move it elsewhere");
+  if (!out) fail(ErrorKind::unavailable, name, ": ", std::strerror(errno));
+  bool done = std::fwrite(text.data(), 1, text.size(), out) == text.size();
+  done = std::fclose(out) == 0 && done;
+  if (done && std::rename(part.c_str(), name.c_str()) == 0) return;
+  const int why = errno;
+  std::remove(part.c_str());
+  fail(ErrorKind::unavailable, name, ": can't be written: ", std::strerror(why));
+}
+
 }  // namespace
 
-ChatSession::ChatSession(const Model& model, bool chats, ReplyOptions options)
-    : model_(model), chats_(chats), options_(std::move(options)) {}
+ChatSession::ChatSession(const Model& model, bool raw, ReplyOptions options)
+    : model_(model), raw_(raw), options_(std::move(options)) {}
 
-std::size_t ChatSession::turns() const { return messages_.size() - (system().empty() ? 0 : 1); }
+std::size_t ChatSession::turns() const {
+  return static_cast<std::size_t>(std::ranges::count(messages_, "user", &Message::role));
+}
 
 Generation ChatSession::reply_to(const std::string& text) {
   messages_.push_back({"user", text});
   try {
-    if (chats_) return model_.chat(messages_, options_);
+    if (!raw_) return model_.chat(messages_, options_);
     std::string whole;
     for (const Message& piece : messages_) whole += piece.content;
     return model_.complete(whole, options_);
@@ -99,16 +120,20 @@ Generation ChatSession::reply_to(const std::string& text) {
   }
 }
 
-void ChatSession::keep(const Completion& reply) { messages_.push_back({"assistant", reply.text}); }
+void ChatSession::keep(const Completion& reply) {
+  messages_.push_back({"assistant", reply.text});
+  is_unsaved_ = true;
+}
 
 void ChatSession::clear() {
   const std::string kept = system();
   messages_.clear();
+  is_unsaved_ = false;
   if (!kept.empty()) set_system(kept);
 }
 
 void ChatSession::set_system(const std::string& text) {
-  if (!chats_) fail(ErrorKind::unsupported, "the model continues text; only a chat has a system message");
+  if (raw_) fail(ErrorKind::unsupported, "--raw continues text, which has no system message");
   if (!system().empty()) messages_.erase(messages_.begin());
   if (!text.empty()) messages_.insert(messages_.begin(), {"system", text});
 }
@@ -130,14 +155,15 @@ void ChatSession::set(std::string_view name, std::string value) {
   }
   if (const std::string wrong = setting->check(value); !wrong.empty())
     fail(ErrorKind::invalid_argument, name, " ", wrong);
-  if (name == "think" && value == "true" && !(chats_ && model_.can_think()))
+  if (name == "think" && value == "true" && (raw_ || !model_.can_think()))
     fail(ErrorKind::invalid_argument, "this model has no thinking");
   setting->set(options_, value);
 }
 
-std::string ChatSession::settings() const {
+std::string ChatSession::settings(std::string_view name) const {
   std::string text;
   for (const Setting& setting : all_settings()) {
+    if (!name.empty() && name != setting.name) continue;
     char line[128];
     std::snprintf(line, sizeof line, "%-18s %s\n", setting.name, setting.show(options_).c_str());
     text += line;
@@ -145,19 +171,12 @@ std::string ChatSession::settings() const {
   return text;
 }
 
-void ChatSession::save(const std::filesystem::path& file) const {
+void ChatSession::save(const std::filesystem::path& file) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Message& message : messages_)
     list.push_back({{"role", message.role}, {"content", message.content}});
-  const std::filesystem::path part = file.string() + ".part";
-  {
-    std::ofstream out(part, std::ios::binary);
-    out << list.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
-    if (!out.flush()) fail(ErrorKind::unavailable, file.string(), ": can't be written");
-  }
-  std::error_code error;
-  std::filesystem::rename(part, file, error);
-  if (error) fail(ErrorKind::unavailable, file.string(), ": ", error.message());
+  replace_file(file, list.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  is_unsaved_ = false;
 }
 
 void ChatSession::load(const std::filesystem::path& file) {
@@ -172,11 +191,12 @@ void ChatSession::load(const std::filesystem::path& file) {
            " needs a role and a content, both texts");
     messages.push_back({message["role"], message["content"]});
     const std::string& role = messages.back().role;
-    if (!chats_ && role != "user" && role != "assistant")
+    if (raw_ && role != "user" && role != "assistant")
       fail(ErrorKind::unsupported, file.string(), ": message ", messages.size() - 1, " is of ",
-           in_quotes(role, 40), "; the model continues text, which only user and assistant write");
+           in_quotes(role, 40), "; --raw continues text, which only user and assistant write");
   }
   messages_ = std::move(messages);
+  is_unsaved_ = false;
 }
 
 }  // namespace carat

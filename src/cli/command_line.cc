@@ -15,6 +15,7 @@
 #include "base/utf8.h"
 #include "cli/commands.h"
 #include "cli/config_file.h"
+#include "cli/demo_model.h"
 #include "cli/engine_flags.h"
 #include "cli/flags.h"
 #include "cli/help.h"
@@ -61,6 +62,15 @@ void finish_command(CLI::App* command, const std::string& footer) {
   let_last_win(command);
   command->set_help_flag("-h,--help", kExit);
   command->footer(footer);
+}
+
+/// `command` with its model named.
+template <class Options>
+std::function<int()> to_run(Options& options, int (*command)(const Options&)) {
+  return [&options, command] {
+    options.model = model_or_default(options.model);
+    return command(options);
+  };
 }
 
 /// --prompt, --file and "-" exclude each other; what is typed wins over what the environment says.
@@ -112,7 +122,7 @@ void check_run(const CLI::App& command, RunOptions& run, std::string source) {
 void add_run(CLI::App& app, CommandLine& line) {
   RunOptions& o = line.run;
   CLI::App* command = add_command(app, "run", "stream the reply to a prompt, or chat");
-  add_model(command, o.model, " (default: the bundled demo)");
+  add_model(command, o.model);
   command->add_option("SOURCE", line.run_source)->group("");  // "-", see check_run()
   const auto text = {
       add_text(command, "-p,--prompt", o.prompt, "the prompt"),
@@ -153,7 +163,7 @@ void add_run(CLI::App& app, CommandLine& line) {
   command->get_help_ptr()->group("Other");
   command->callback([&line, command] {
     check_run(*command, line.run, line.run_source);
-    line.chosen = [&run = line.run] { return run_command(run); };
+    line.chosen = to_run(line.run, run_command);
   });
 }
 
@@ -161,10 +171,10 @@ void add_batch(CLI::App& app, CommandLine& line) {
   BatchOptions& o = line.batch;
   o.engine.max_sequences = 64;
   CLI::App* command = add_command(app, "batch", "answer a file of requests, as many at once as fit");
-  add_model(command, o.model)->required();
-  add_file(command, "IN", o.input, "a JSON object per line, with \"prompt\" or \"messages\"")->required();
-  add_file(command, "OUT", o.output, "replies, a JSON object per line; what it has already isn't done again")
-      ->required();
+  add_model(command, o.model);
+  needed(add_file(command, "IN", o.input, "a JSON object per line, with \"prompt\" or \"messages\""));
+  needed(add_file(command, "OUT", o.output,
+                  "replies, a JSON object per line; what it has already isn't done again"));
   command->add_flag("--raw", o.raw, "\"prompt\" is continued as it is, without a chat turn");
   command->add_flag("--think", o.generation.think, "let a chat model think first");
   add_count(command, "-n,--max-tokens", o.generation.max_tokens, "tokens of a reply at most", 1, kMostTokens)
@@ -177,7 +187,10 @@ void add_batch(CLI::App& app, CommandLine& line) {
                  "\"index\" is the line of the request, from 0. After an interruption the same command goes "
                  "on where it stopped.\n\n"
                  "Example:\n  carat batch google/gemma-4-E2B-it questions.jsonl answers.jsonl");
-  command->callback([&] { line.chosen = [&o] { return batch_command(o); }; });
+  command->callback([&, command] {
+    place_arguments(*command, {&o.model, &o.input, &o.output});
+    line.chosen = to_run(o, batch_command);
+  });
 }
 
 std::vector<CLI::Option*> add_access_flags(CLI::App* command, ServeOptions& o) {
@@ -240,7 +253,7 @@ std::vector<CLI::Option*> add_operation_flags(CLI::App* command, ServeOptions& o
 void add_serve(CLI::App& app, CommandLine& line) {
   ServeOptions& o = line.serve;
   CLI::App* command = add_command(app, "serve", "an HTTP server with OpenAI's and Anthropic's APIs");
-  add_model(command, o.model, " (default: $CARAT_MODEL, or the bundled demo)");
+  add_model(command, o.model);
   std::vector<CLI::Option*> flags = add_access_flags(command, o);
   for (const auto& more : {add_operation_flags(command, o), add_engine_flags(command, o.engine)})
     flags.insert(flags.end(), more.begin(), more.end());
@@ -257,13 +270,13 @@ void add_serve(CLI::App& app, CommandLine& line) {
                  "  curl localhost:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n"
                  "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Why is the sky blue?\"}], "
                  "\"max_tokens\": 200}'");
-  command->callback([&] { line.chosen = [&o] { return serve_command(o); }; });
+  command->callback([&] { line.chosen = to_run(o, serve_command); });
 }
 
 void add_tokenize(CLI::App& app, CommandLine& line) {
   TokenizeOptions& o = line.tokenize;
   CLI::App* command = add_command(app, "tokenize", "token ids of a text");
-  add_model(command, o.model, ", or a tokenizer.json")->required();
+  add_model(command, o.model, ", or a tokenizer.json");
   CLI::Option* text = command->add_option("TEXT", o.text, "default: standard input, to its last byte");
   CLI::Option* pieces =
       command->add_flag("--pieces", o.pieces, "one line per token: id and vocabulary entry");
@@ -275,23 +288,23 @@ void add_tokenize(CLI::App& app, CommandLine& line) {
   finish_command(command,
                  "Examples:\n  carat tokenize DIR \"Hello, world!\" --pieces\n"
                  "  carat tokenize DIR < book.txt | wc -w");
-  command->callback([&] { line.chosen = [&o] { return tokenize_command(o); }; });
+  command->callback([&] { line.chosen = to_run(o, tokenize_command); });
 }
 
 void add_inspect(CLI::App& app, CommandLine& line) {
   InspectOptions& o = line.inspect;
   CLI::App* command = add_command(app, "inspect", "what a checkpoint is and what it costs to run");
-  add_model(command, o.model)->required();
+  add_model(command, o.model);
   command->add_flag("--json", o.json, "everything, layer by layer, as JSON");
   finish_command(command, "Example:\n  carat inspect google/gemma-4-E2B-it");
-  command->callback([&] { line.chosen = [&o] { return inspect_command(o); }; });
+  command->callback([&] { line.chosen = to_run(o, inspect_command); });
 }
 
 void add_check(CLI::App& app, CommandLine& line) {
   CheckOptions& o = line.check;
   CLI::App* command = add_command(app, "check", "compare with what transformers computed");
-  add_model(command, o.model)->required();
-  add_file(command, "REFERENCE", o.reference, "JSON file written by tools/reference.py")->required();
+  add_model(command, o.model);
+  needed(add_file(command, "REFERENCE", o.reference, "JSON file written by tools/reference.py"));
   add_text(command, "--prompts", o.prompts, "names of the prompts to check, with commas (default: all)")
       ->delimiter(',')
       ->allow_extra_args(false);
@@ -305,13 +318,16 @@ void add_check(CLI::App& app, CommandLine& line) {
       command,
       "Exit code 1 when a logit is outside the tolerance or a token differs that is no near-tie.\n\n"
       "Example:\n  carat check DIR reference.json --device cpu --prompts one,france --greedy 8");
-  command->callback([&] { line.chosen = [&o] { return check_command(o); }; });
+  command->callback([&, command] {
+    place_arguments(*command, {&o.model, &o.reference});
+    line.chosen = to_run(o, check_command);
+  });
 }
 
 void add_bench(CLI::App& app, CommandLine& line) {
   BenchOptions& o = line.bench;
   CLI::App* command = add_command(app, "bench", "measure loading, prefill and decoding");
-  add_model(command, o.model)->required();
+  add_model(command, o.model);
   add_count(command, "--prompt", o.prompt, "tokens of the prompt", 1, kMostTokens)->capture_default_str();
   add_count(command, "--context", o.context,
             "tokens in the cache when decoding is timed (default: the prompt)", 1, kMostTokens);
@@ -326,29 +342,32 @@ void add_bench(CLI::App& app, CommandLine& line) {
   command->add_flag("-q,--quiet", o.quiet, "no progress on stderr");
   read_from_environment(command, add_device_flags(command, o.device));
   finish_command(command, "Example:\n  carat bench google/gemma-4-E2B-it --prompt 512 -n 128 --batch 4");
-  command->callback([&] { line.chosen = [&o] { return bench_command(o); }; });
+  command->callback([&] { line.chosen = to_run(o, bench_command); });
 }
 
 void add_quantize(CLI::App& app, CommandLine& line) {
   QuantizeOptions& o = line.quantize;
   CLI::App* command = add_command(app, "quantize", "write a copy of a checkpoint with int8 or int4 weights");
-  add_model(command, o.model)->required();
-  checked(command->add_option("OUT", o.output, "directory to create"), not_empty("a directory to create"))
-      ->required();
+  add_model(command, o.model);
+  needed(checked(command->add_option("OUT", o.output, "directory to create"),
+                 not_empty("a directory to create")));
   add_choice(command, "--format", o.format, "int8 or int4; the head and per-layer embeddings keep 8 bits",
              {"int8", "int4"})
       ->capture_default_str();
   add_count(command, "-t,--threads", o.threads, "threads (default: one per core)", 0, kMostThreads);
   command->add_flag("-q,--quiet", o.quiet, "no progress on stderr");
   finish_command(command, "Example:\n  carat quantize google/gemma-4-E2B-it gemma-4-E2B-int4 --format int4");
-  command->callback([&] { line.chosen = [&o] { return quantize_command(o); }; });
+  command->callback([&, command] {
+    place_arguments(*command, {&o.model, &o.output});
+    line.chosen = to_run(o, quantize_command);
+  });
 }
 
 void add_eval(CLI::App& app, CommandLine& line) {
   EvalOptions& o = line.eval;
   CLI::App* command = add_command(app, "eval", "perplexity of a text, and what a format loses");
-  add_model(command, o.model)->required();
-  add_file(command, "TEXT", o.text, "file; - for standard input")->required();
+  add_model(command, o.model);
+  needed(add_file(command, "TEXT", o.text, "file; - for standard input"));
   add_choice(command, "--against", o.against, "bf16, int8 or int4: compare the predictions with this format",
              {"bf16", "int8", "int4"});
   add_count(command, "-c,--context", o.context, "tokens per window", 2, kMostTokens)->capture_default_str();
@@ -357,7 +376,10 @@ void add_eval(CLI::App& app, CommandLine& line) {
   command->add_flag("-q,--quiet", o.quiet, "no progress on stderr");
   read_from_environment(command, add_device_flags(command, o.device));
   finish_command(command, "Example:\n  carat eval DIR book.txt --format int4 --against bf16");
-  command->callback([&] { line.chosen = [&o] { return eval_command(o); }; });
+  command->callback([&, command] {
+    place_arguments(*command, {&o.model, &o.text});
+    line.chosen = to_run(o, eval_command);
+  });
 }
 
 /// The words after the program's name; `help COMMAND` becomes `COMMAND --help`.
@@ -400,14 +422,7 @@ int end_of_parsing(const CLI::App& app, const CLI::ParseError& end) {
   return report(kUsage, usage_message(app, end) + "; see carat" + command + " --help");
 }
 
-}  // namespace
-
-int run_command_line(int argc, char** argv) {
-  set_up_signals();
-  hold_standard_streams();
-  std::vector<std::string> words = words_of(argc, argv);
-  CommandLine line;
-  CLI::App app("Runs Google's Gemma 4 from the Hugging Face checkpoint.", "carat");
+void add_commands(CLI::App& app, CommandLine& line) {
   app.formatter(help_formatter());
   app.set_help_flag("-h,--help", kExit);
   app.set_version_flag("--version", "carat " CARAT_VERSION, "print the version");
@@ -422,11 +437,35 @@ int run_command_line(int argc, char** argv) {
   add_bench(app, line);
   add_quantize(app, line);
   add_eval(app, line);
+}
+
+/// What is wrong with a command line; empty when nothing is.
+std::string objection(const std::vector<std::string>& words) {
+  CommandLine line;
+  CLI::App app;
+  add_commands(app, line);
+  try {
+    app.parse(reversed(words));
+    return {};
+  } catch (const CLI::ParseError& error) {
+    return usage_message(app, error);
+  }
+}
+
+}  // namespace
+
+int run_command_line(int argc, char** argv) {
+  set_up_signals();
+  hold_standard_streams();
+  std::vector<std::string> words = words_of(argc, argv);
+  CommandLine line;
+  CLI::App app("Runs Google's Gemma 4 from the Hugging Face checkpoint.", "carat");
+  add_commands(app, line);
   try {
     if (const std::string wrong = unknown_command(app, words); !wrong.empty()) {
       return report(kUsage, wrong + "; see carat --help");
     }
-    if (words.front() == "serve") words = with_config_file(words);
+    if (words.front() == "serve") words = with_config_file(words, objection, line.serve.model);
     try {
       app.parse(reversed(words));
     } catch (const CLI::ParseError& end) {

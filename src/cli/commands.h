@@ -1,5 +1,6 @@
 // The commands of the program, one .cc file each, and what they can be told. Text goes to standard output,
 // everything else to standard error; a command returns its exit code and throws Error for what went wrong.
+// `model` is never empty: see model_or_default().
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -13,7 +14,7 @@ namespace carat {
 
 /// `carat run`: streams the reply to a prompt; without one, on a terminal, chats.
 struct RunOptions {
-  std::string model;                               // empty: the bundled demo
+  std::string model;
   EngineSetup engine;                              // engine.context = 0: what this prompt and max_tokens need
   std::optional<std::string> prompt, prompt_file;  // neither: standard input
   bool prompt_from_stdin = false;                  // asked for, so also when it is a terminal
@@ -37,7 +38,7 @@ int batch_command(const BatchOptions& options);
 
 /// `carat serve`: the HTTP server.
 struct ServeOptions {
-  std::string model;  // empty: the bundled demo
+  std::string model;
   EngineSetup engine;
   std::vector<std::string> devices;  // an engine on each; empty: one on engine.device
   std::string host = "127.0.0.1";    // or unix:/path

@@ -1,17 +1,128 @@
 #include "cli/config_file.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
-#include <sstream>
+#include <utility>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "cli/streams.h"
 
 namespace carat {
 namespace {
 
+class ConfigParser {
+ public:
+  ConfigParser(std::string_view text, const std::string& name) : text_(text), name_(name) {}
+
+  std::vector<ConfigOption> parse() {
+    std::vector<ConfigOption> options;
+    for (skip_lines(); at_ < text_.size(); skip_lines()) {
+      options.push_back(parse_option());
+      skip_blanks();
+      if (at_ < text_.size() && text_[at_] != '\n')
+        reject("unexpected ", in_quotes(rest_of_line(), 60),
+               " behind the value; a text with blanks needs quotes");
+    }
+    return options;
+  }
+
+ private:
+  ConfigOption parse_option() {
+    const std::string whole = rest_of_line();
+    if (whole.front() == '[') reject("there are no sections here: ", in_quotes(whole, 60));
+    ConfigOption option{take_word("="), {}, line_};
+    skip_blanks();
+    if (option.name.empty() || peek() != '=')
+      reject(in_quotes(whole, 60), " is not of the form name = value");
+    ++at_;
+    skip_blanks();
+    if (peek() == '[')
+      option.values = parse_list();
+    else
+      option.values.push_back(parse_value());
+    return option;
+  }
+
+  std::vector<std::string> parse_list() {
+    std::vector<std::string> values;
+    ++at_;
+    for (skip_lines(); peek() != ']'; skip_lines()) {
+      values.push_back(parse_value());
+      skip_lines();
+      if (peek() != ',' && peek() != ']') reject("a list needs a comma or its closing bracket here");
+      if (peek() == ',') ++at_;
+    }
+    ++at_;
+    return values;
+  }
+
+  std::string parse_value() {
+    if (const char quote = peek(); quote == '"' || quote == '\'') return parse_quoted(quote);
+    std::string value = take_word(",]");
+    if (value.empty()) reject("a value is missing");
+    return value;
+  }
+
+  /// Between single quotes a backslash is one.
+  std::string parse_quoted(char quote) {
+    const std::string whole = rest_of_line();
+    std::string value;
+    for (++at_; peek() != quote; ++at_) {
+      if (peek() == '\n' || peek() == '\0') reject(in_quotes(whole, 60), " has no closing quote");
+      if (quote == '"' && peek() == '\\') {
+        ++at_;
+        if (peek() != '"' && peek() != '\\') reject("a backslash stands before \" and \\ alone; use '...'");
+      }
+      value += peek();
+    }
+    ++at_;
+    return value;
+  }
+
+  /// Up to a blank, a comment, the end of the line or one of `ends`.
+  std::string take_word(std::string_view ends) {
+    const std::size_t begin = at_;
+    while (at_ < text_.size() && !is_blank(text_[at_]) && text_[at_] != '\n' && text_[at_] != '#' &&
+           ends.find(text_[at_]) == ends.npos)
+      ++at_;
+    return std::string(text_.substr(begin, at_ - begin));
+  }
+
+  /// Blanks and a comment.
+  void skip_blanks() {
+    while (at_ < text_.size() && is_blank(text_[at_])) ++at_;
+    if (peek() == '#') at_ = std::min(text_.find('\n', at_), text_.size());
+  }
+  void skip_lines() {
+    for (skip_blanks(); peek() == '\n'; skip_blanks()) {
+      ++at_;
+      ++line_;
+    }
+  }
+
+  static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+  /// '\0' at the end.
+  char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
+  std::string rest_of_line() const {
+    std::string_view rest = text_.substr(at_, text_.find('\n', at_) - at_);
+    while (!rest.empty() && is_blank(rest.back())) rest.remove_suffix(1);
+    return std::string(rest);
+  }
+
+  template <class... Parts>
+  [[noreturn]] void reject(const Parts&... parts) const {
+    fail(ErrorKind::invalid_argument, name_, ", line ", line_, ": ", parts...);
+  }
+
+  const std::string_view text_;
+  const std::string& name_;
+  std::size_t at_ = 0;
+  int line_ = 1;
+};
+
+/// Null when it is not set.
 const char* variable_of(const std::string& option) {
   std::string name = "CARAT_" + option;
   std::ranges::transform(name, name.begin(),
@@ -31,23 +142,50 @@ std::string config_path(const std::vector<std::string>& words) {
   return path;
 }
 
+/// A message about flags, for a file that has none.
+std::string without_dashes(std::string message) {
+  if (message.starts_with("--")) message.erase(0, 2);
+  for (const char* const before : {"\"--", "mean --"})
+    if (const std::size_t at = message.find(before); at != message.npos)
+      message.erase(message.find("--", at), 2);
+  return message;
+}
+
+/// The option as words of a command line.
+std::vector<std::string> words_of(const ConfigOption& option) {
+  std::vector<std::string> words;
+  for (const std::string& value : option.values) words.push_back("--" + option.name + "=" + value);
+  return words;
+}
+
 }  // namespace
 
-std::vector<std::string> with_config_file(const std::vector<std::string>& words) {
+std::vector<ConfigOption> parse_config(std::string_view text, const std::string& name) {
+  return ConfigParser(text, name).parse();
+}
+
+std::vector<std::string> with_config_file(const std::vector<std::string>& words, const CommandCheck& check,
+                                          std::string& model) {
   const std::string path = config_path(words);
   if (path.empty() || words.empty()) return words;
-  std::vector<std::string> result{words.front()};
-  std::istringstream text(read_file(path));
-  try {
-    for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_config(text)) {
-      if (!item.parents.empty())
-        fail(ErrorKind::invalid_argument, path, ": sections have no meaning here: [", item.parents.front(),
-             "]");
-      if (variable_of(item.name)) continue;
-      for (const std::string& value : item.inputs) result.push_back("--" + item.name + "=" + value);
+  const std::string& command = words.front();
+  const std::string wrong_anyway = check({command});  // what the environment says may be wrong, too
+  std::vector<std::string> result{command};
+  for (const ConfigOption& option : parse_config(read_file(path), path)) {
+    if (const char* variable = variable_of(option.name); variable && *variable) continue;
+    if (option.name == "model" && option.values.size() == 1) {
+      model = option.values.front();
+      continue;
     }
-  } catch (const CLI::Error& error) {
-    fail(ErrorKind::invalid_argument, path, ": ", error.what());
+    for (const std::string& word : words_of(option)) {
+      std::string wrong = check({command, word});
+      if (option.name == "config" || option.name == "help")
+        wrong = "has no meaning in a file: " + option.name;
+      if (!wrong.empty() && wrong != wrong_anyway)
+        fail(ErrorKind::invalid_argument, path, ", line ", option.line, ": ", without_dashes(wrong),
+             "; see carat ", command, " --help");
+      result.push_back(word);
+    }
   }
   result.insert(result.end(), words.begin() + 1, words.end());
   return result;

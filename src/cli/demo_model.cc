@@ -19,4 +19,10 @@ std::filesystem::path find_demo_model() {
        source_tree.string(), "; name a MODEL or set CARAT_DEMO_MODEL");
 }
 
+std::string model_or_default(const std::string& named) {
+  if (!named.empty()) return named;
+  const char* variable = std::getenv("CARAT_MODEL");
+  return variable && *variable ? variable : find_demo_model().string();
+}
+
 }  // namespace carat

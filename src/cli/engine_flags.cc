@@ -44,9 +44,7 @@ std::vector<CLI::Option*> add_device_flags(CLI::App* command, DeviceOptions& dev
                  "cpu, cuda: weights as bf16, int8 or int4 (default: as stored)", {"bf16", "int8", "int4"}),
       add_choice(command, "--isa", device.isa, "cpu: scalar, avx2, avx512 or neon (default: the best here)",
                  {"scalar", "avx2", "avx512", "neon"}),
-      checked(
-          command->add_flag("--mmap", device.mmap, "cpu: read the files in place instead of repacking them"),
-          truth_value()),
+      command->add_flag("--mmap", device.mmap, "cpu: read the files in place instead of repacking them"),
       checked(add_text(command, "--kv-memory", device.kv_memory,
                        "for K and V: a share of what the weights leave free, or an amount such as 8GiB"),
               amount_of_memory())

@@ -31,8 +31,14 @@ CLI::Option* add_choice(CLI::App* command, const std::string& name, std::string&
                         const std::string& meaning, std::initializer_list<const char*> words);
 template <class T>
 CLI::Option* add_file(CLI::App* command, const std::string& name, T& value, const std::string& meaning);
-/// The positional MODEL.
+/// The positional MODEL; see model_or_default().
 CLI::Option* add_model(CLI::App* command, std::string& model, const std::string& more = "");
+/// An argument behind MODEL that can't be left out.
+CLI::Option* needed(CLI::Option* argument);
+/// To be called by the callback of a command with arguments behind MODEL: with one word too few it is MODEL
+/// that was left out, unless the first word names a model. `arguments`: MODEL and the others, in their order.
+/// Throws CLI::RequiredError for another one that is missing.
+void place_arguments(const CLI::App& command, const std::vector<std::string*>& arguments);
 
 /// Makes `check` look at the option's values.
 CLI::Option* checked(CLI::Option* option, ValueCheck check);

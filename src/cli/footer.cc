@@ -16,7 +16,8 @@ void print_footer(const ReplySummary& reply) {
   if (!reply.drawn.empty()) std::fprintf(stderr, ", %s", reply.drawn.c_str());
   if (reply.drafted_tokens > 0)
     std::fprintf(stderr, ", %d of %d drafts accepted", reply.accepted_tokens, reply.drafted_tokens);
-  if (reply.ended_by_length) std::fputs(" (ended by the length limit)", stderr);
+  if (reply.finish == FinishReason::length) std::fputs(" (ended by the length limit)", stderr);
+  if (reply.finish == FinishReason::cancelled) std::fputs(" (stopped)", stderr);
   std::fputc('\n', stderr);
 }
 

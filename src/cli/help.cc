@@ -15,7 +15,7 @@ class HelpFormatter final : public CLI::Formatter {
     std::string usage = "\nUsage: " + (name.empty() ? app->get_name() : name);
     if (!app->get_subcommands(nullptr).empty()) usage += " COMMAND";
     for (const CLI::Option* option : app->get_options(is_shown_positional)) {
-      usage += " " + make_option_usage(option);
+      usage += " " + (option->get_group() == kNeeded ? option->get_name() : make_option_usage(option));
     }
     return usage + " [OPTIONS]\n\n";
   }

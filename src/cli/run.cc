@@ -18,7 +18,6 @@
 #include "base/error.h"
 #include "chat/output_parser.h"
 #include "cli/commands.h"
-#include "cli/demo_model.h"
 #include "cli/footer.h"
 #include "cli/progress.h"
 #include "cli/reply_writer.h"
@@ -108,16 +107,12 @@ bool stream_reply(Engine& engine, const Request& request, std::optional<OutputPa
   return writer.finish();
 }
 
+/// `chat_template`: null with --raw.
 void check_chat_options(const RunOptions& options, const ChatTemplate* chat_template) {
-  if (options.system && !chat_template)
+  if (options.system && !chat_template) fail(ErrorKind::invalid_argument, "--system: --raw continues text");
+  if (options.generation.think && !(chat_template && chat_template->can_think()))
     fail(ErrorKind::invalid_argument,
-         "--system: ", options.raw ? "--raw continues text" : "this is no chat model");
-  if (!options.generation.think) return;
-  if (!chat_template)
-    fail(ErrorKind::invalid_argument,
-         "--think: ", options.raw ? "--raw continues text" : "this is no chat model");
-  if (!chat_template->can_think())
-    fail(ErrorKind::invalid_argument, "--think: the chat template of this checkpoint has no thinking");
+         "--think: ", chat_template ? "this model has no thinking" : "--raw continues text");
 }
 
 /// For a reply that satisfies the schema in the file.
@@ -140,26 +135,22 @@ std::shared_ptr<TokenMask> schema_mask(const RunOptions& options, const LoadedMo
 int run_command(const RunOptions& options) {
   if (wants_chat(options)) return chat_command(options);
   const std::string text = read_prompt(options);
-  LoadedModel model = load_model(options.model.empty() ? find_demo_model().string() : options.model,
-                                 warning_printer(options.quiet));
+  LoadedModel model = load_model(options.model, warning_printer(options.quiet));
   const auto tokenizer = load_tokenizer(model, warning_printer(options.quiet));
   const auto chat_template = options.raw ? nullptr : load_chat_template(model, tokenizer);
   check_chat_options(options, chat_template.get());
 
   const ReplyOptions& how = options.generation;
-  Request request;
+  Request request = engine_request(how, model.generation);
+  request.sampling.validate();
   request.prompt = chat_template ? encode_turn(*chat_template, options, text)
                                  : encode_continuation(*tokenizer, text, bos_token(model));
-  request.sampling = sampling_params(how, model.generation);
-  request.sampling.validate();
-  request.max_tokens = how.max_tokens;
   if (!chat_template) request.stop = how.stop;  // else the parser looks for them, in the answer alone
-  request.ignore_eos = how.ignore_eos;
   if (options.json_schema) request.mask = schema_mask(options, model, tokenizer, request.prompt);
 
   const auto engine =
       make_engine_for(std::move(model), tokenizer, options, static_cast<int>(request.prompt.size()));
-  if (!chat_template) show_continued_text(options, text);
+  if (!chat_template || chat_template->continues_text()) show_continued_text(options, text);
   std::optional<OutputParser> parser;
   if (chat_template) parser.emplace(tokenizer, OutputOptions{false, how.stop}, request.prompt);
   ReplyWriter writer(options.quiet ? Thoughts::hidden : Thoughts::shown);
@@ -171,7 +162,7 @@ int run_command(const RunOptions& options) {
     const Usage& usage = reply.usage;
     print_footer({usage.prompt_tokens, usage.cached_tokens, usage.reply_tokens, usage.drafted_tokens,
                   usage.accepted_tokens, reply.first_token_s, reply.total_s,
-                  reply.finish == FinishReason::length,
+                  interrupted ? FinishReason::cancelled : reply.finish,
                   sampling.temperature > 0 ? "seed " + std::to_string(sampling.seed) : "greedy"});
   }
   if (reply.finish == FinishReason::error) fail(ErrorKind::corrupt, reply.error);

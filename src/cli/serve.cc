@@ -21,12 +21,12 @@
 #include "base/cpu_count.h"
 #include "base/error.h"
 #include "cli/commands.h"
-#include "cli/demo_model.h"
 #include "cli/progress.h"
 #include "cli/served_model.h"
 #include "cli/signals.h"
 #include "cli/streams.h"
 #include "engine/engine.h"
+#include "server/browser_guard.h"
 #include "server/server.h"
 
 namespace carat {
@@ -112,14 +112,17 @@ AccessLog make_log(const ServeOptions& options) {
                    [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); });
 }
 
-std::string model_path(const ServeOptions& options) {
-  if (!options.model.empty()) return options.model;
-  const char* named = std::getenv("CARAT_MODEL");
-  return named && *named ? named : find_demo_model().string();
+/// The network can reach a server that asks for nothing.
+void warn_if_open(const ServerOptions& server, const std::string& address, const AccessLog& log) {
+  const std::string& host = server.http.host;
+  if (!server.api_keys.empty() || is_loopback(host) || host.starts_with("unix:")) return;
+  log.message(LogLevel::error, "warning: whoever can reach " + address +
+                                   " may use the model: no API key is asked for; give --api-key-file FILE, "
+                                   "or listen on this machine alone with --host 127.0.0.1");
 }
 
-std::shared_ptr<ServedModel> load(const ServeOptions& options, const std::string& path, const AccessLog& log,
-                                  Progress& bar) {
+std::shared_ptr<ServedModel> load(const ServeOptions& options, const AccessLog& log, Progress& bar) {
+  const std::string& path = options.model;
   const auto warn = [&](const std::string& text) { log.message(LogLevel::error, "warning: " + text); };
   auto served = load_served_model(path, options.engine, options.devices, {}, warn,
                                   [&](double done) { bar.update(done); });
@@ -147,11 +150,13 @@ int serve_command(const ServeOptions& options) {
     fail(ErrorKind::invalid_argument, "--ssl-cert and --ssl-key go together");
   const StopSignal stop;
   const AccessLog log = make_log(options);
-  const std::string path = model_path(options);
-  auto server = std::make_unique<Server>(server_options(options), log);
-  log.message(LogLevel::info, "loading " + path + "; " + server->address() + "/health says when it is ready");
+  const ServerOptions how = server_options(options);
+  auto server = std::make_unique<Server>(how, log);
+  warn_if_open(how, server->address(), log);
+  log.message(LogLevel::info,
+              "loading " + options.model + "; " + server->address() + "/health says when it is ready");
   Progress bar("loading", options.log_json || options.log_level != "info");
-  auto loading = std::async(std::launch::async, [&] { return load(options, path, log, bar); });
+  auto loading = std::async(std::launch::async, [&] { return load(options, log, bar); });
   while (loading.wait_for(0s) != std::future_status::ready) {
     if (!stop.comes_within(20ms)) continue;
     bar.end();

@@ -46,13 +46,8 @@ std::shared_ptr<ServedModel> load_served_model(const std::string& model, const E
   served->bos = bos_token(loaded);
   served->vocab = loaded.config.vocab_size;
   served->sampling = sampling_params(defaults, loaded.generation);
-  const std::vector<int32_t> eos = engine_options(loaded).eos_tokens;
   served->chat_template = load_chat_template(loaded, served->tokenizer);
-  served->is_chat_model = served->chat_template != nullptr;
-  if (!served->is_chat_model)
-    served->chat_template = load_serving_template(loaded.directory, served->tokenizer,
-                                                  {served->bos, loaded.plan.ple_dim == 0}, eos);
-  served->grammars = make_grammars(served->tokenizer, eos);
+  served->grammars = make_grammars(served->tokenizer, engine_options(loaded).eos_tokens);
   served->created = static_cast<int64_t>(std::time(nullptr));
   served->fingerprint = std::string("carat-" CARAT_VERSION "-") + format_name(stored_format(loaded.plan));
   served->engine =

@@ -30,12 +30,16 @@ ApiError current_api_error() {
   }
 }
 
+HttpError http_error(const ApiError& error) {
+  return {.status = error.status, .message = error.what(), .param = error.param, .code = error.code};
+}
+
 std::string openai_error_json(const ApiError& error) {
-  return error_body({error.status, error.what(), error.param, error.code}, ErrorShape::openai);
+  return error_body(http_error(error), ErrorShape::openai);
 }
 
 std::string anthropic_error_json(const ApiError& error) {
-  return error_body({.status = error.status, .message = error.what()}, ErrorShape::anthropic);
+  return error_body(http_error(error), ErrorShape::anthropic);
 }
 
 HttpResponse to_response(const ApiError& error, std::string body) {

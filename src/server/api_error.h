@@ -38,6 +38,7 @@ ApiError to_api_error(const std::exception& error);
 /// The exception that is being handled.
 ApiError current_api_error();
 
+HttpError http_error(const ApiError& error);
 std::string openai_error_json(const ApiError& error);
 std::string anthropic_error_json(const ApiError& error);
 

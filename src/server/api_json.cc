@@ -25,6 +25,14 @@ void append_escaped(std::string_view text, std::string& out) {
   }
 }
 
+/// 0.8f is 0.8: as a double it would have 16 digits.
+template <std::floating_point T>
+std::string shortest(T value) {
+  if (!std::isfinite(value)) return "null";
+  std::array<char, 32> digits;
+  return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr};
+}
+
 }  // namespace
 
 void JsonText::separate() {
@@ -64,12 +72,8 @@ JsonText& JsonText::text(std::string_view text) {
 
 JsonText& JsonText::integer(int64_t value) { return raw(std::to_string(value)); }
 
-JsonText& JsonText::number(double value) {
-  if (!std::isfinite(value)) return null();
-  std::array<char, 32> digits;
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
-  return raw({digits.data(), static_cast<std::size_t>(end - digits.data())});
-}
+JsonText& JsonText::number(double value) { return raw(shortest(value)); }
+JsonText& JsonText::number(float value) { return raw(shortest(value)); }
 
 JsonText& JsonText::raw(std::string_view json) {
   separate();

@@ -31,8 +31,9 @@ class JsonText {
   JsonText& null() { return raw("null"); }
   JsonText& boolean(bool value) { return raw(value ? "true" : "false"); }
   JsonText& integer(int64_t value);
-  /// null for what is not finite.
+  /// The shortest digits that read back as the same value of that type; null for what is not finite.
   JsonText& number(double value);
+  JsonText& number(float value);
   /// A value that is JSON already.
   JsonText& raw(std::string_view json);
   /// Members that are JSON already, `"a":1,"b":2`.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "chat/gemma4_template.h"
 #include "server/api_error.h"
 
 namespace carat {
@@ -13,17 +12,6 @@ void ServedModel::require_name(const std::string& name) const {
   throw ApiError(
       404, "model", "model_not_found",
       "the model " + in_quotes(name) + " does not exist; this server has " + in_quotes(names.front()));
-}
-
-std::shared_ptr<const ChatTemplate> load_serving_template(const std::filesystem::path& directory,
-                                                          std::shared_ptr<const Tokenizer> tokenizer,
-                                                          const ChatTemplateOptions& options,
-                                                          std::span<const int32_t> eos_tokens) {
-  auto loaded = ChatTemplate::load(directory, tokenizer, options);
-  const bool ends_turns = std::ranges::find(eos_tokens, tokenizer->find("<turn|>")) != eos_tokens.end();
-  if (loaded->kind() != ChatTemplate::Kind::builtin_gemma4 || ends_turns) return loaded;
-  return ChatTemplate::parse(plain_template(), "the template for plain text", directory, std::move(tokenizer),
-                             options);
 }
 
 std::vector<int32_t> turn_ends(const Tokenizer& tokenizer) {

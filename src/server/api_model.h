@@ -2,10 +2,8 @@
 // and by tests; immutable once routes use it.
 #pragma once
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -20,10 +18,9 @@ namespace carat {
 struct ServedModel {
   std::shared_ptr<EnginePool> engine;
   std::shared_ptr<const Tokenizer> tokenizer;
-  std::shared_ptr<const ChatTemplate> chat_template;  // of whatever kind; plain text for a base model
-  bool is_chat_model = true;                          // the template is the checkpoint's own
-  std::shared_ptr<GrammarCompiler> grammars;          // null: requests for constrained replies are refused
-  std::vector<std::string> names;                     // ids in the API; replies carry the first
+  std::shared_ptr<const ChatTemplate> chat_template;
+  std::shared_ptr<GrammarCompiler> grammars;  // null: requests for constrained replies are refused
+  std::vector<std::string> names;             // ids in the API; replies carry the first
   int32_t bos = -1;
   int vocab = 0;            // of the model
   SamplingParams sampling;  // what requests don't say; its seed is of no matter
@@ -44,14 +41,6 @@ struct ServedModel {
   /// Throws ApiError{404} for a name that is not ours. An empty one is ours.
   void require_name(const std::string& name) const;
 };
-
-/// The checkpoint's chat template, or the built-in one. A checkpoint without any that doesn't name the end of
-/// a turn among its eos tokens was not trained on turns: messages are continued as plain text. Throws Error
-/// as ChatTemplate::load() does.
-std::shared_ptr<const ChatTemplate> load_serving_template(const std::filesystem::path& directory,
-                                                          std::shared_ptr<const Tokenizer> tokenizer,
-                                                          const ChatTemplateOptions& options,
-                                                          std::span<const int32_t> eos_tokens);
 
 /// The tokens behind which a turn of the model doesn't go on: checkpoints don't name all of them as eos.
 std::vector<int32_t> turn_ends(const Tokenizer& tokenizer);

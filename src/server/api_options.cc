@@ -70,7 +70,7 @@ void parse_stop(const ApiFields& body, std::string_view name, ReplyParameters& o
 }
 
 void parse_choices(const ApiFields& body, const ServedModel& model, ReplyParameters& options) {
-  options.samples = static_cast<int>(body.integer("n", 1, model.most_choices).value_or(1));
+  options.request.samples = static_cast<int>(body.integer("n", 1, model.most_choices).value_or(1));
   if (const auto stream_options = body.object("stream_options"))
     options.include_usage = stream_options->boolean("include_usage").value_or(false);
   options.timings = body.boolean("timings").value_or(false);
@@ -88,17 +88,18 @@ std::optional<int> parse_max_tokens(const ApiFields& body, std::initializer_list
 
 ReplyParameters parse_reply_options(const ApiFields& body, const ServedModel& model) {
   ReplyParameters options;
-  options.sampling = parse_sampling(body, model);
+  Request& request = options.request;
+  request.sampling = parse_sampling(body, model);
   const auto integer = [&](std::string_view name, int64_t least, int64_t most, int fallback) {
     return static_cast<int>(body.integer(name, least, most).value_or(fallback));
   };
-  options.min_tokens = integer("min_tokens", 0, kMostInt, 0);
-  options.priority = integer("priority", -kMostPriority, kMostPriority, 0);
-  options.ignore_eos = body.boolean("ignore_eos").value_or(false);
-  options.stop_tokens = body.token_ids("stop_token_ids", model.vocab);
-  options.cache_salt = body.text("cache_salt").value_or("");
-  if (options.cache_salt.size() > kMostSaltBytes)
-    body.reject("cache_salt", "has ", options.cache_salt.size(), " bytes, the most are ", kMostSaltBytes);
+  request.min_tokens = integer("min_tokens", 0, kMostInt, 0);
+  request.priority = integer("priority", -kMostPriority, kMostPriority, 0);
+  request.ignore_eos = body.boolean("ignore_eos").value_or(false);
+  request.stop_tokens = body.token_ids("stop_token_ids", model.vocab);
+  request.cache_salt = body.text("cache_salt").value_or("");
+  if (request.cache_salt.size() > kMostSaltBytes)
+    body.reject("cache_salt", "has ", request.cache_salt.size(), " bytes, the most are ", kMostSaltBytes);
   options.stream = body.boolean("stream").value_or(false);
   body.ignore({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
                "prompt_cache_retention"});
@@ -114,20 +115,12 @@ Request to_request(const ReplyParameters& options, std::vector<int32_t> prompt, 
                        std::to_string(context) + " must hold it and at least one token of reply");
   }
   const int room = static_cast<int>(context - prompt.size());
-  Request request;
+  Request request = options.request;
   request.max_tokens = std::min(options.max_tokens.value_or(room), room);
-  if (options.min_tokens > request.max_tokens)
-    bad_request("min_tokens", "min_tokens is ", options.min_tokens, ", but the reply can have only ",
+  if (request.min_tokens > request.max_tokens)
+    bad_request("min_tokens", "min_tokens is ", request.min_tokens, ", but the reply can have only ",
                 request.max_tokens, " tokens");
   request.prompt = std::move(prompt);
-  request.sampling = options.sampling;
-  request.ignore_eos = options.ignore_eos;
-  request.stop_tokens = options.stop_tokens;
-  request.min_tokens = options.min_tokens;
-  request.samples = options.samples;
-  request.priority = options.priority;
-  request.logprobs = options.logprobs;
-  request.cache_salt = options.cache_salt;
   return request;
 }
 

@@ -12,16 +12,9 @@
 namespace carat {
 
 struct ReplyParameters {
-  SamplingParams sampling;
+  Request request;                // but for the prompt, what follows here, and a mask
   std::optional<int> max_tokens;  // none: as many as the context holds
-  int min_tokens = 0;
-  bool ignore_eos = false;
-  std::vector<int32_t> stop_tokens;
-  std::vector<std::string> stop;
-  int samples = 1;
-  int priority = 0;
-  std::string cache_salt;
-  std::optional<int> logprobs;  // log-probabilities, and of so many alternatives
+  std::vector<std::string> stop;  // replies look for them where they count
 
   bool stream = false;
   bool include_usage = false;  // in a stream
@@ -44,8 +37,8 @@ void parse_choices(const ApiFields& body, const ServedModel& model, ReplyParamet
 /// Of one of these fields, the first that is there.
 std::optional<int> parse_max_tokens(const ApiFields& body, std::initializer_list<std::string_view> names);
 
-/// The engine's request for `prompt`. Stop strings are not part of it: replies look for them where they
-/// count. Throws ApiError{400, context_length_exceeded}, naming `field`, for a prompt that doesn't fit.
+/// The engine's request for `prompt`. Throws ApiError{400, context_length_exceeded}, naming `field`, for a
+/// prompt that doesn't fit.
 Request to_request(const ReplyParameters& options, std::vector<int32_t> prompt, const std::string& field,
                    const ServedModel& model);
 

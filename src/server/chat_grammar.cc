@@ -57,7 +57,7 @@ std::shared_ptr<TokenMask> make_reply_mask(const ChatRequest& request, std::span
   if (!calls_tools && request.format.kind == ReplyFormat::Kind::text) return nullptr;
   const std::string field = calls_tools ? "tools" : "response_format";
   if (!model.grammars) bad_request(field, field, ": this server doesn't constrain replies");
-  if (request.options.min_tokens > 0)
+  if (request.options.request.min_tokens > 0)
     bad_request("min_tokens", "min_tokens can't be combined with tool_choice or response_format");
   try {
     return make_mask(compile(request, thinking_of(request, prompt, model), calls_tools, *model.grammars));

@@ -11,7 +11,7 @@ namespace {
 
 void write_logprobs(std::span<const ReplyToken> tokens, const ReplyEnvelope& envelope, JsonText& json) {
   json.name("logprobs");
-  if (!envelope.options.logprobs) {
+  if (!envelope.options.request.logprobs) {
     json.null();
     return;
   }

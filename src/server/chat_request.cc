@@ -65,7 +65,7 @@ void parse_logprobs(const ApiFields& body, ReplyParameters& options) {
   const bool wanted = body.boolean("logprobs").value_or(false);
   const auto top = body.integer("top_logprobs", 0, kMostLogprobs);
   if (top.value_or(0) > 0 && !wanted) body.reject("top_logprobs", "needs logprobs to be true");
-  if (wanted) options.logprobs = static_cast<int>(top.value_or(0));
+  if (wanted) options.request.logprobs = static_cast<int>(top.value_or(0));
 }
 
 void check_modalities(const ApiFields& body) {

@@ -21,7 +21,7 @@ struct ContinuedPrompts {
              const ReplyEnd* end, const ReplyEnvelope& envelope, std::size_t& offset, JsonText& json) const {
     const ReplyParameters& options = envelope.options;
     json.field("text", text).name("logprobs");
-    if (options.logprobs && !tokens.empty())
+    if (options.request.logprobs && !tokens.empty())
       write_completion_logprobs(tokens, *envelope.model->tokenizer, options.skip_special_tokens, offset,
                                 json);
     else

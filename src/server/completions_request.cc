@@ -67,9 +67,9 @@ CompletionsRequest parse_completions_request(const ApiFields& body, const Served
   request.options.skip_special_tokens = body.boolean("skip_special_tokens").value_or(true);
   request.options.max_tokens = parse_max_tokens(body, {"max_tokens"}).value_or(kDefaultTokens);
   if (const auto logprobs = body.integer("logprobs", 0, kMostLogprobs))
-    request.options.logprobs = static_cast<int>(*logprobs);
+    request.options.request.logprobs = static_cast<int>(*logprobs);
   request.echo = body.boolean("echo").value_or(false);
-  if (request.echo && request.options.logprobs)
+  if (request.echo && request.options.request.logprobs)
     body.reject("logprobs", "together with echo is not supported: there are none for the prompt's tokens");
   body.boolean("add_special_tokens");  // of texts; ids are taken as they are
   request.prompts = parse_prompts(body, model);

@@ -10,6 +10,8 @@
 
 namespace carat {
 
+struct HttpError;
+
 struct HttpHeader {
   std::string name, value;
 };
@@ -34,6 +36,9 @@ struct HttpResponse {
   /// Of a stream: sent whenever nothing else was for a while, so that nobody on the way gives the connection
   /// up.
   std::string ping = {};
+  /// Of a stream: the bytes that say on it that the reply fails. For the connection, which calls it once at
+  /// most, from its own thread, also when the route has forgotten the exchange.
+  std::function<std::string(const HttpError&)> failure = {};
 };
 
 /// The reply to one request: either respond(), or begin_stream(), any number of write() and one end() or

@@ -21,7 +21,7 @@ std::string ActiveRequest::framed(PendingReply::Output& output) {
     framing.keep_alive = keep_alive;
     framing.chunked = chunked_;
     outcome.status = output.head->status;
-    is_event_stream_ = output.head->content_type.starts_with("text/event-stream");
+    failure_ = std::move(output.head->failure);
     bytes = reply_head(*output.head, framing);
   }
   if (head_.method == "HEAD") return bytes;
@@ -35,8 +35,8 @@ std::string ActiveRequest::framed_failure(const HttpError& error) {
   PendingReply::Output output;
   if (outcome.status == 0) {
     output = PendingReply::Output::whole(error_response(error, head_.path));
-  } else if (is_event_stream_) {
-    output.bytes = "event: error\ndata: " + error_body(error, error_shape(head_.path)) + "\n\n";
+  } else if (failure_) {
+    output.bytes = failure_(error);
   }
   return framed(output);
 }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -90,8 +91,7 @@ class ActiveRequest {
   const HttpRequest& head() const { return head_; }
   /// `output` as bytes for the wire. With its head it is settled how the rest is framed.
   std::string framed(PendingReply::Output& output);
-  /// The end of a reply that fails, as bytes: the error, or an event with it where a stream of events has
-  /// begun; nothing in the middle of another one.
+  /// The end of a reply that fails, as bytes: the error, or what the stream that has begun says of it.
   std::string framed_failure(const HttpError& error);
   bool is_chunked() const { return chunked_; }
 
@@ -103,7 +103,8 @@ class ActiveRequest {
   HttpServing& server_;
   const HttpRequest head_;
   const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
-  bool chunked_ = false, is_event_stream_ = false;
+  bool chunked_ = false;
+  std::function<std::string(const HttpError&)> failure_;  // HttpResponse::failure
 };
 
 }  // namespace carat

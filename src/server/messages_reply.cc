@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "server/http_error.h"
 #include "server/reply_blocks.h"
 #include "server/reply_id.h"
 
@@ -104,7 +105,11 @@ class MessageBody final : public BodySink, private ReplyBlocks::Listener {
 class MessageEvents final : public EventSink, private ReplyBlocks::Listener {
  public:
   MessageEvents(Message message, std::shared_ptr<HttpExchange> exchange)
-      : EventSink(std::move(exchange)), message_(std::move(message)) {}
+      : EventSink(std::move(exchange),
+                  [](const HttpError& error) {
+                    return event_text(error_body(error, ErrorShape::anthropic), "error");
+                  }),
+        message_(std::move(message)) {}
 
   void add(ReplyDelta delta) override {
     const std::optional<ReplyEnd> end = delta.end;
@@ -132,7 +137,6 @@ class MessageEvents final : public EventSink, private ReplyBlocks::Listener {
     send(kPing, "ping");
   }
   std::string ping() const override { return "event: ping\ndata: " + std::string(kPing) + "\n\n"; }
-  void send_error(const ApiError& error) override { send(anthropic_error_json(error), "error"); }
 
  private:
   template <class Members>

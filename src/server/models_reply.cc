@@ -15,7 +15,8 @@ void write_model(const std::string& name, const ServedModel& model, JsonText& js
         .field("created", model.created)
         .field("owned_by", "carat")
         .field("root", model.names.front())
-        .field("max_model_len", model.engine->max_context());
+        .field("max_model_len", model.engine->max_context())
+        .field("continues_text", model.chat_template->continues_text());
   });
 }
 

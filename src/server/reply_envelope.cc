@@ -1,5 +1,6 @@
 #include "server/reply_envelope.h"
 
+#include <ranges>
 #include <utility>
 
 namespace carat {
@@ -19,10 +20,8 @@ void ReplyEnvelope::write_choice(std::size_t choice, std::span<const ReplyToken>
     members(json);
     json.name("finish_reason");
     end ? json.text(finish_reason(end->reason)) : json.null();
-    if (!options.return_token_ids) return;
-    json.name("token_ids").array([&] {
-      for (const ReplyToken& token : tokens) json.integer(token.id);
-    });
+    if (options.return_token_ids)
+      write_token_ids("token_ids", tokens | std::views::transform(&ReplyToken::id), json);
   });
 }
 
@@ -30,12 +29,6 @@ void ReplyEnvelope::write_timings(const ReplyEnd& end, JsonText& json) const {
   if (!options.timings) return;
   json.name("timings");
   carat::write_timings(end, json);
-}
-
-void write_token_ids(const char* name, std::span<const int32_t> ids, JsonText& json) {
-  json.name(name).array([&] {
-    for (const int32_t id : ids) json.integer(id);
-  });
 }
 
 std::string ChoicesBody::body() {

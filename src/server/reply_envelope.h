@@ -38,10 +38,15 @@ struct ReplyEnvelope {
   void write_timings(const ReplyEnd& end, JsonText& json) const;
 
  private:
-  std::size_t samples() const { return static_cast<std::size_t>(options.samples); }
+  std::size_t samples() const { return static_cast<std::size_t>(options.request.samples); }
 };
 
-void write_token_ids(const char* name, std::span<const int32_t> ids, JsonText& json);
+template <class Ids>
+void write_token_ids(const char* name, const Ids& ids, JsonText& json) {
+  json.name(name).array([&] {
+    for (const int32_t id : ids) json.integer(id);
+  });
+}
 
 class ChoicesBody : public BodySink {
  public:

@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "server/http_error.h"
+
 namespace carat {
 
 void ReplyWhole::add(ReplyDelta delta) {
@@ -19,19 +21,17 @@ void EventSink::begin() {
   exchange_->begin_stream({.body = std::exchange(unsent_, {}),
                            .content_type = "text/event-stream",
                            .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}},
-                           .ping = ping()});
+                           .ping = ping(),
+                           .failure = failure_});
 }
 
-void EventSink::send(std::string_view json, std::string_view event) {
-  if (!event.empty()) {
-    unsent_ += "event: ";
-    unsent_ += event;
-    unsent_ += '\n';
-  }
-  unsent_ += "data: ";
-  unsent_ += json;
-  unsent_ += "\n\n";
+std::string event_text(std::string_view json, std::string_view name) {
+  std::string text;
+  if (!name.empty()) text.append("event: ").append(name).append("\n");
+  return text.append("data: ").append(json).append("\n\n");
 }
+
+std::string EventSink::openai_failure(const HttpError& error) { return event_text(error_body(error)); }
 
 void EventSink::flush() {
   if (!unsent_.empty()) exchange_->write(std::exchange(unsent_, {}));
@@ -43,7 +43,7 @@ void EventSink::end_stream() {
 }
 
 void EventSink::fail(const ApiError& error) {
-  send_error(error);
+  unsent_ += failure_(http_error(error));
   flush();
   exchange_->abort();
 }

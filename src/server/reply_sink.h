@@ -55,10 +55,18 @@ struct ReplyWhole {
   void add(ReplyDelta delta);
 };
 
+/// A server-sent event. Without a name for the APIs whose data says it all.
+std::string event_text(std::string_view json, std::string_view name = {});
+
 /// Server-sent events. What send() is given goes out with the next flush().
 class EventSink : public ReplySink {
  public:
-  explicit EventSink(std::shared_ptr<HttpExchange> exchange) : exchange_(std::move(exchange)) {}
+  /// The event that ends a stream with an error. The sink makes one when the reply fails, the connection when
+  /// it takes too long: maybe from another thread, and when the sink is gone.
+  using FailureEvent = std::function<std::string(const HttpError&)>;
+
+  explicit EventSink(std::shared_ptr<HttpExchange> exchange, FailureEvent failure = openai_failure)
+      : exchange_(std::move(exchange)), failure_(std::move(failure)) {}
 
   void begin() override;
   void fail(const ApiError& error) override;
@@ -69,12 +77,14 @@ class EventSink : public ReplySink {
   virtual void greet() {}
   /// What keeps a silent stream open.
   virtual std::string ping() const { return ": ping\n\n"; }
-  virtual void send_error(const ApiError& error) { send(openai_error_json(error)); }
-  void send(std::string_view json, std::string_view event = {});
+  void send(std::string_view json, std::string_view event = {}) { unsent_ += event_text(json, event); }
   void end_stream();
 
  private:
+  static std::string openai_failure(const HttpError& error);
+
   std::shared_ptr<HttpExchange> exchange_;
+  const FailureEvent failure_;
   std::string unsent_;
 };
 

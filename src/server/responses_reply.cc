@@ -1,5 +1,6 @@
 #include "server/responses_reply.h"
 
+#include <atomic>
 #include <ctime>
 #include <utility>
 
@@ -134,10 +135,35 @@ class ResponseBody final : public BodySink, private ReplyBlocks::Listener {
   ReplyEnd end_;
 };
 
+/// Of the next event of a stream, the last of which may be its connection's.
+using SequenceNumber = std::shared_ptr<std::atomic<int>>;
+
+template <class Members>
+std::string event_json(const char* type, const SequenceNumber& number, const Members& members) {
+  JsonText json;
+  json.object([&] {
+    json.field("type", type).field("sequence_number", (*number)++);
+    members(json);
+  });
+  return json.take();
+}
+
+std::string failure_event(const HttpError& error, const SequenceNumber& number) {
+  const std::string json = event_json("error", number, [&](JsonText& event) {
+    event.field("code", error.code.empty() ? error_type(error.status, ErrorShape::openai) : error.code)
+        .field("message", error.message)
+        .field("param", nullptr);
+  });
+  return event_text(json, "error");
+}
+
 class ResponseEvents final : public EventSink, private ReplyBlocks::Listener {
  public:
-  ResponseEvents(Response response, std::shared_ptr<HttpExchange> exchange)
-      : EventSink(std::move(exchange)), response_(std::move(response)) {}
+  ResponseEvents(Response response, std::shared_ptr<HttpExchange> exchange, SequenceNumber number)
+      : EventSink(std::move(exchange),
+                  [number](const HttpError& error) { return failure_event(error, number); }),
+        response_(std::move(response)),
+        sequence_number_(std::move(number)) {}
 
   void add(ReplyDelta delta) override {
     if (delta.end) end_ = *delta.end;
@@ -154,23 +180,11 @@ class ResponseEvents final : public EventSink, private ReplyBlocks::Listener {
     send_response("response.created", nullptr);
     send_response("response.in_progress", nullptr);
   }
-  void send_error(const ApiError& error) override {
-    send_event("error", [&](JsonText& json) {
-      json.field("code", error.code.empty() ? error_type(error.status, ErrorShape::openai) : error.code)
-          .field("message", error.what())
-          .field("param", nullptr);
-    });
-  }
 
  private:
   template <class Members>
   void send_event(const char* type, const Members& members) {
-    JsonText json;
-    json.object([&] {
-      json.field("type", type).field("sequence_number", sequence_number_++);
-      members(json);
-    });
-    send(json.take(), type);
+    send(event_json(type, sequence_number_, members), type);
   }
   void send_response(const char* type, const ReplyEnd* end) {
     send_event(type, [&](JsonText& json) {
@@ -243,7 +257,7 @@ class ResponseEvents final : public EventSink, private ReplyBlocks::Listener {
   Response response_;
   ReplyBlocks blocks_{*this};
   ReplyEnd end_;
-  int sequence_number_ = 0;
+  const SequenceNumber sequence_number_;
 };
 
 }  // namespace
@@ -254,9 +268,11 @@ std::unique_ptr<ReplySink> make_responses_sink(const ResponsesRequest& request,
   const ReplyParameters& options = request.chat.options;
   Response response{.model = std::move(model),
                     .echo = request.echo,
-                    .logprobs = options.logprobs.has_value(),
+                    .logprobs = options.request.logprobs.has_value(),
                     .keeps_reasoning = request.keeps_reasoning};
-  if (options.stream) return std::make_unique<ResponseEvents>(std::move(response), std::move(exchange));
+  if (options.stream)
+    return std::make_unique<ResponseEvents>(std::move(response), std::move(exchange),
+                                            std::make_shared<std::atomic<int>>(0));
   return std::make_unique<ResponseBody>(std::move(response), std::move(exchange));
 }
 

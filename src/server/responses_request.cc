@@ -115,7 +115,7 @@ void parse_include(const ApiFields& body, ResponsesRequest& request) {
   for (std::size_t i = 0; i < include->size(); ++i) {
     const std::string what = (*include)[i].as_text() ? (*include)[i].as_text()->bytes() : "";
     if (what == "message.output_text.logprobs") {
-      request.chat.options.logprobs = 0;
+      request.chat.options.request.logprobs = 0;
     } else if (what == "reasoning.encrypted_content") {
       request.keeps_reasoning = true;
     } else {
@@ -141,12 +141,12 @@ std::string echoed_members(const ApiFields& body, const ChatRequest& request) {
     json.field("previous_response_id", nullptr);
     repeat("reasoning", R"({"effort":null,"summary":null})");
     json.field("store", false);
-    json.field("temperature", static_cast<double>(request.options.sampling.temperature));
+    json.field("temperature", request.options.request.sampling.temperature);
     repeat("text", R"({"format":{"type":"text"}})");
     repeat("tool_choice", R"("auto")");
     repeat("tools", "[]");
-    json.field("top_logprobs", request.options.logprobs.value_or(0));
-    json.field("top_p", static_cast<double>(request.options.sampling.top_p));
+    json.field("top_logprobs", request.options.request.logprobs.value_or(0));
+    json.field("top_p", request.options.request.sampling.top_p);
     repeat("truncation", R"("disabled")");
     repeat("user", "null");
   });
@@ -176,7 +176,7 @@ ResponsesRequest parse_responses_request(const ApiFields& body, const ServedMode
   chat.options.max_tokens = parse_max_tokens(body, {"max_output_tokens"});
   parse_include(body, request);
   if (const auto top = body.integer("top_logprobs", 0, kMostLogprobs); top && *top > 0)
-    chat.options.logprobs = static_cast<int>(*top);
+    chat.options.request.logprobs = static_cast<int>(*top);
   request.echo = echoed_members(body, chat);
   body.refuse_rest(model.refuses_unknown_fields);
   return request;

@@ -131,13 +131,22 @@ TEST(Model, WhatCannotBeIsRefusedWithItsReason) {
   expect_code(ErrorCode::invalid_argument, "tpu", [] { Model::load(kDemoModel, {.device = "tpu"}); });
   expect_code(ErrorCode::invalid_argument, "neither a share",
               [] { Model::load(kDemoModel, {.kv_memory = "much"}); });
-  expect_code(ErrorCode::unsupported, "no chat model", [] { demo().chat({{"user", "Hi"}}); });
+  expect_code(ErrorCode::unsupported, "tools: this model only continues text", [] {
+    demo().chat({{"user", "Hi"}}, {.tools = R"([{"type": "function", "function": {"name": "f"}}])"});
+  });
   expect_code(ErrorCode::invalid_argument, "top_p", [] { demo().complete("Hi", {.top_p = 2.f}); });
   expect_code(ErrorCode::invalid_argument, "think is set", [] { demo().complete("Hi", {.think = true}); });
   expect_code(ErrorCode::invalid_argument, "tools is set", [] { demo().generate({2, 5}, {.tools = "[]"}); });
   expect_code(ErrorCode::invalid_argument, "context of 1024",
               [] { demo().generate(std::vector<int32_t>(2000, 5)); });
   expect_code(ErrorCode::other, "", [] { throw std::runtime_error("not ours"); });
+}
+
+TEST(Model, AModelWithoutTurnsContinuesTheTextsOfAConversation) {
+  const std::string text =
+      demo().chat({{"system", "Once upon a time"}, {"user", "there was"}}, greedy(20)).wait().text;
+  EXPECT_EQ(text, demo().complete("Once upon a time\nthere was", greedy(20)).wait().text);
+  EXPECT_FALSE(text.empty());
 }
 
 TEST(Model, SaysWhatItIs) {

@@ -81,6 +81,38 @@ TEST(ChatTemplate, BuiltInFormatsFollowTheVocabulary) {
       plain->render(conversation(R"([{"role": "system", "content": "a"}, {"role": "user", "content": "b"}])"))
           .bytes(),
       "<bos>a\nb");
+  EXPECT_EQ(plain
+                ->render(conversation(R"([{"role": "user", "content": "a"},
+                                          {"role": "assistant", "content": " b"},
+                                          {"role": "user", "content": "c"}])"))
+                .bytes(),
+            "<bos>a b\nc");
+}
+
+TEST(ChatTemplate, AModelThatHasSeenNoTurnContinuesText) {
+  const TempDirectory directory;
+  const auto load = [&](const std::shared_ptr<const Tokenizer>& tokenizer, bool ends_turns) {
+    return ChatTemplate::load(directory.path(), tokenizer, {kBos, false, ends_turns});
+  };
+  EXPECT_FALSE(load(chat_tokenizer(), true)->continues_text());
+  EXPECT_TRUE(load(chat_tokenizer(), false)->continues_text());
+  directory.write("chat_template.jinja", "{{ messages[0].content }}");
+  EXPECT_FALSE(load(chat_tokenizer(), false)->continues_text());
+  EXPECT_TRUE(load(parse_tokenizer(small_tokenizer_json({}, {})), true)->continues_text());
+}
+
+TEST(ChatTemplate, ToolsThatNoTemplateShowsAreRefused) {
+  const TempDirectory directory;
+  const Conversation asked = conversation(kHello, R"([{"type": "function", "function": {"name": "f"}}])");
+  directory.write("chat_template.jinja", "{{ messages[0].content }}");
+  expect_error(ErrorKind::unsupported, {"tools: the chat template of this checkpoint has none"},
+               [&] { template_of(directory)->render(asked); });
+  const auto plain =
+      ChatTemplate::load(directory.path(), parse_tokenizer(small_tokenizer_json({}, {})), {kBos, false});
+  expect_error(ErrorKind::unsupported, {"tools: this model only continues text"},
+               [&] { plain->render(asked); });
+  directory.write("chat_template.jinja", "{{ messages[0].content }}{{ tools | length }}");
+  EXPECT_EQ(template_of(directory)->render(asked).bytes(), " Hello 1");
 }
 
 TEST(ChatTemplate, BuiltInFormatHasThinkingAndEmptyThoughts) {

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "cli/program.h"
+#include "cli/terminal.h"
 
 namespace carat {
 namespace {
@@ -73,16 +74,42 @@ TEST(Batch, WrongLinesGetErrorsAndTheRestReplies) {
   const std::string out = directory.path() / "out";
   const Finished finished = run_program({"batch", kDemoModel, in, out, "-q", "-c", "256"});
   EXPECT_EQ(finished.code, 1);
-  EXPECT_THAT(finished.err, HasSubstr("4 requests failed"));
+  EXPECT_THAT(finished.err, HasSubstr("3 requests failed"));
   std::map<int, json> found;
   for (const json& line : lines_of(out)) found[line["index"]] = line;
   ASSERT_EQ(found.size(), 6u);
   EXPECT_EQ(found[0]["usage"]["completion_tokens"], 3);
   EXPECT_THAT(found[2]["error"]["message"], HasSubstr("the line"));
   EXPECT_THAT(found[3]["error"]["message"], HasSubstr("the context of 256"));
-  EXPECT_THAT(found[4]["error"]["message"], HasSubstr("no chat model"));
+  EXPECT_TRUE(found[4].contains("text")) << found[4];
   EXPECT_THAT(found[5]["error"]["message"], HasSubstr("temperature"));
   EXPECT_EQ(found[6]["usage"]["completion_tokens"], 1);
+}
+
+TEST(Batch, AModelWithoutTurnsContinuesConversations) {
+  const TempDirectory directory;
+  const json line = {
+      {"messages",
+       {{{"role", "system"}, {"content", "Once upon a time"}}, {{"role", "user"}, {"content", "there was"}}}},
+      {"temperature", 0},
+      {"max_tokens", 20}};
+  const std::string in = directory.write("in", line.dump()), out = directory.path() / "out";
+  EXPECT_EQ(run_program({"batch", kDemoModel, in, out, "-q"}).code, 0);
+  const Finished once = run_program(
+      {"run", "--system", "Once upon a time", "-p", "there was", "--temp", "0", "-n", "20", "-q"});
+  EXPECT_EQ(lines_of(out).at(0)["text"].get<std::string>() + "\n", once.out);
+}
+
+TEST(Batch, ProgressCountsWhatIsAnsweredNotWhatIsRead) {
+  const TempDirectory directory;
+  std::string text;
+  const json endless{{"prompt", "The king"}, {"max_tokens", 8000}, {"ignore_eos", true}};
+  for (int i = 0; i < 40; ++i) text += endless.dump() + "\n";
+  Terminal terminal({"batch", kDemoModel, directory.write("in", text), directory.path() / "out"});
+  terminal.wait_for("batch [");
+  EXPECT_THAT(terminal.wait_for("%"), HasSubstr("   0 "));
+  terminal.type("\x03");
+  EXPECT_EQ(terminal.wait(), 130);
 }
 
 TEST(Batch, LinesMayAskForAllThatTheServerCanDo) {
@@ -144,8 +171,10 @@ TEST(Batch, WhatBelongsToTurnsIsRefusedForAContinuedText) {
   const std::string chats = make_chat_model(copy);
   EXPECT_THAT(failures({kDemoModel}), all);
   EXPECT_THAT(failures({chats, "--raw"}), all);
-  EXPECT_THAT(failures({chats}), testing::ElementsAre(testing::Pair(1, tools_mean_nothing),
-                                                      testing::Pair(2, effort_means_nothing)));
+  EXPECT_THAT(
+      failures({chats}),
+      testing::ElementsAre(testing::Pair(0, testing::StartsWith("tools: the chat template")),
+                           testing::Pair(1, tools_mean_nothing), testing::Pair(2, effort_means_nothing)));
 }
 
 TEST(Batch, ThinkingNeedsAModelThatThinks) {

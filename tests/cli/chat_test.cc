@@ -77,7 +77,7 @@ TEST(Chat, ControlCStopsTheReplyAndTheChatGoesOn) {
   terminal.wait_for("\x1b[?2004l");
   terminal.wait_for(" the ");
   terminal.type(kControlC);
-  EXPECT_THAT(terminal.wait_for("\x1b[?2004h"), HasSubstr(" generated"));
+  EXPECT_THAT(terminal.wait_for("\x1b[?2004h"), AllOf(HasSubstr(" generated"), HasSubstr(" (stopped)")));
   terminal.type(kControlC);
   terminal.wait_for("/bye or Ctrl-D leaves.");
   terminal.type("/bye\r");
@@ -125,40 +125,79 @@ TEST(Chat, CommandsSetShowClearAndLoad) {
   const auto command = [&](const std::string& line) { return enter(terminal, line); };
   terminal.wait_for(">>> ");
   EXPECT_THAT(command("/help"), AllOf(HasSubstr("/system TEXT"), HasSubstr("a second one")));
-  EXPECT_THAT(command("/set top_k 7"), Not(HasSubstr("carat:")));
+  EXPECT_THAT(command("/set top_k 7"), HasSubstr("top_k              7"));
   EXPECT_THAT(command("/set top_k lots"), HasSubstr("carat: top_k must be a whole number"));
   EXPECT_THAT(command("/set topk 7"), HasSubstr("did you mean top_k?"));
   EXPECT_THAT(command("/set think on"), HasSubstr("no thinking"));
-  command("/system Be brief");
-  EXPECT_THAT(command("Hello"), HasSubstr("2 generated"));
+  EXPECT_THAT(command("/set show_thinking on"), HasSubstr("show_thinking      on"));
+  EXPECT_THAT(command("/system Be brief"), HasSubstr("counts from the next turn on"));
+  EXPECT_THAT(command("Hello"), AllOf(HasSubstr("2 generated"), Not(HasSubstr("stopped"))));
   const std::string shown = command("/show");
   EXPECT_THAT(shown, HasSubstr("system             Be brief"));
   EXPECT_THAT(shown, HasSubstr("top_k              7"));
-  EXPECT_THAT(shown, HasSubstr("turns              2"));
+  EXPECT_THAT(shown, HasSubstr("turns              1"));
   EXPECT_EQ(saved(terminal, directory)[0]["role"], "system");
   EXPECT_THAT(command("/clear all"), HasSubstr("carat: /clear stands alone, without \"all\""));
-  EXPECT_THAT(command("/show"), HasSubstr("turns              2"));
-  command("/clear");
+  EXPECT_THAT(command("/show"), HasSubstr("turns              1"));
+  EXPECT_THAT(command("/clear"), HasSubstr("a new conversation; 1 turn forgotten, the system message stays"));
   EXPECT_THAT(command("/show"), HasSubstr("turns              0"));
-  command("/load " + (directory.path() / "chat.json").string());
-  EXPECT_THAT(command("/show"), HasSubstr("turns              2"));
+  EXPECT_THAT(command("/load " + (directory.path() / "chat.json").string()),
+              HasSubstr("1 turn loaded from " + (directory.path() / "chat.json").string()));
+  EXPECT_THAT(command("/show"), HasSubstr("turns              1"));
   EXPECT_THAT(command("/load /no/such/file"), HasSubstr("carat: /no/such/file"));
   EXPECT_THAT(command("/sohw"), HasSubstr("no command \"/sohw\" (did you mean /show?)"));
 }
 
-TEST(Chat, ATextThatIsContinuedHasNoOtherRoles) {
+TEST(Chat, NoFileAndNoConversationIsReplacedUnasked) {
+  const TempDirectory directory;
+  const std::string file = directory.write("mine", "mine"), other = directory.path() / "other";
+  const std::string part = directory.write("other.part", "mine too");
+  Terminal terminal(greedy_run(kDemoModel, "2"));
+  terminal.wait_for(">>> ");
+  const auto question = [&](const std::string& line, const std::string& asked) {
+    terminal.type(line + "\r");
+    terminal.wait_for(asked);
+    terminal.wait_for("[y/N] ");
+  };
+  enter(terminal, "The fox");
+  question("/save " + file, "mine exists; replace it?");
+  EXPECT_THAT(enter(terminal, ""), HasSubstr("not saved"));
+  EXPECT_EQ(read_text(file), "mine");
+  EXPECT_THAT(enter(terminal, "/save " + other), HasSubstr("other.part: is in the way"));
+  EXPECT_EQ(read_text(part), "mine too");
+  question("/load " + file, "1 turn not saved; drop what was said?");
+  EXPECT_THAT(enter(terminal, "no"), HasSubstr("not loaded"));
+  question("/save " + file, "mine exists; replace it?");
+  EXPECT_THAT(enter(terminal, "y"), HasSubstr("1 turn saved in " + file));
+  EXPECT_EQ(json::parse(read_text(file)).size(), 2u);
+  EXPECT_THAT(enter(terminal, "/load " + file), HasSubstr("1 turn loaded"));
+}
+
+TEST(Chat, ATextThatIsContinuedMayHaveASystemMessage) {
+  Terminal terminal(greedy_run(kDemoModel, "20"));
+  terminal.wait_for(">>> ");
+  enter(terminal, "/system Once upon a time");
+  const std::string text = enter(terminal, "there was");
+  const Finished once = run_program(
+      {"run", "--system", "Once upon a time", "-p", "there was", "--temp", "0", "-n", "20", "-q"});
+  std::string first_line = once.out.substr(0, once.out.find('\n'));
+  EXPECT_THAT(text, HasSubstr(first_line));
+}
+
+TEST(Chat, ARawTextHasNoOtherRoles) {
   const TempDirectory directory;
   const auto load = [&](Terminal& terminal, const std::string& role) {
     const json messages = {{{"role", "user"}, {"content", "The"}}, {{"role", role}, {"content", " fox"}}};
     return enter(terminal, "/load " + directory.write("chat.json", messages.dump()).string());
   };
-  Terminal terminal(greedy_run(kDemoModel, "2"));
+  Terminal terminal({"run", kDemoModel, "--raw", "-n", "2"});
   terminal.wait_for(">>> ");
   for (const char* role : {"system", "tool", "king"})
     EXPECT_THAT(load(terminal, role), HasSubstr("message 1 is of \"" + std::string(role) + "\""));
   EXPECT_THAT(enter(terminal, "/show"), HasSubstr("turns              0"));
   EXPECT_THAT(load(terminal, "assistant"), Not(HasSubstr("carat:")));
-  EXPECT_THAT(enter(terminal, "/show"), HasSubstr("turns              2"));
+  EXPECT_THAT(enter(terminal, "/show"), HasSubstr("turns              1"));
+  EXPECT_THAT(enter(terminal, "/system x"), HasSubstr("--raw"));
 }
 
 TEST(Chat, ATextTooLongIsRefusedAndForgotten) {

@@ -45,13 +45,15 @@ TEST(CommandLine, WrongUseIsOneLineAndCodeTwo) {
       {"run", "-", "-"},
       {"run", kDemoModel, "-p", "x", "-"},
       {"run", kDemoModel, "a text without -p"},
-      {"tokenize"},
       {"tokenize", kDemoModel, "text", "--jsonl"},
       {"tokenize", kDemoModel, "--pieces", "--jsonl"},
-      {"inspect"},
       {"inspect", kTiny, "more"},
       {"check", kTiny},
       {"check", kTiny, "reference.json", "--tolerance", "0"},
+      {"check"},
+      {"batch", kTiny, "requests.jsonl", "replies.jsonl", "more"},
+      {"batch", "requests.jsonl"},
+      {"quantize", kTiny},
       {"bench", kTiny, "--batch", "0"},
   };
   for (const auto& args : wrong) {
@@ -258,6 +260,46 @@ TEST(CommandLine, PromptThatIsTypedWinsOverOneFromTheEnvironment) {
 TEST(CommandLine, EnvironmentOfOtherCommandsIsIgnored) {
   const Finished finished = run_program({"inspect", kTiny}, "", {"CARAT_FORMAT=x", "CARAT_MAX_TOKENS=0"});
   EXPECT_EQ(finished.code, 0) << finished.err;
+}
+
+/// All commands without their MODEL, with what else they need.
+std::vector<std::vector<std::string>> commands_without_model(const TempDirectory& files) {
+  const std::string in = files.write("in.jsonl", R"({"prompt": "x", "max_tokens": 1})");
+  const std::string text = files.write("text", "Once upon a time there was a king");
+  return {{"run", "-p", "x", "-n", "1"},
+          {"batch", in, files.path() / "out.jsonl"},
+          {"tokenize"},
+          {"inspect"},
+          {"check", kTestData + "ref_demo_f32.json", "--prompts", "once", "--greedy", "1"},
+          {"quantize", files.path() / "quantized"},
+          {"eval", text}};
+}
+
+TEST(CommandLine, AModelThatIsNotTypedComesFromTheEnvironment) {
+  const TempDirectory files;
+  std::vector<std::vector<std::string>> commands = commands_without_model(files);
+  commands.push_back({"bench"});
+  commands.push_back({"serve", "--port", "0"});
+  for (const auto& words : commands) {
+    SCOPED_TRACE(::testing::PrintToString(words));
+    const Finished finished = run_program(words, "x", {"CARAT_MODEL=/no/such/model"});
+    EXPECT_EQ(finished.code, 1);
+    EXPECT_NE(finished.err.find("/no/such/model"), std::string::npos) << finished.err;
+  }
+}
+
+TEST(CommandLine, AModelThatNobodyNamesIsTheDemo) {
+  const TempDirectory files;
+  for (const auto& words : commands_without_model(files)) {
+    SCOPED_TRACE(::testing::PrintToString(words));
+    EXPECT_EQ(run_program(words, "x", {"CARAT_MODEL="}).code, 0);
+  }
+}
+
+TEST(CommandLine, AModelWithoutTheFilesBehindItIsNotTakenForOne) {
+  expect_one_line_error(run_program({"check", kTiny}), 2, "REFERENCE is required");
+  expect_one_line_error(run_program({"quantize", kTiny}), 2, "OUT is required");
+  expect_one_line_error(run_program({"batch", kTiny, "requests.jsonl"}), 2, "OUT is required");
 }
 
 }  // namespace

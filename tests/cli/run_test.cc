@@ -150,8 +150,18 @@ TEST(Run, ThoughtsGoToStandardErrorUnlessQuiet) {
   EXPECT_EQ(quiet.out + quiet.err, "");
 }
 
-TEST(Run, ThinkNeedsAChatModel) {
-  expect_one_line_error(run_program({"run", "-p", "x", "--think"}), 1, "--think: this is no chat model");
+TEST(Run, AModelWithoutTurnsGoesOnWithTheSystemMessageAndThePrompt) {
+  const Finished finished = run_program(
+      {"run", "--system", "Once upon a time", "-p", "there was", "--temp", "0", "-n", "20", "-q"});
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  EXPECT_EQ(finished.out, run_program({"run", "--raw", "-p", "Once upon a time\nthere was", "--temp", "0",
+                                       "-n", "20", "-q"})
+                              .out);
+  expect_one_line_error(run_program({"run", "--raw", "--system", "x", "-p", "y"}), 1, "--system: --raw");
+}
+
+TEST(Run, ThinkNeedsAModelThatThinks) {
+  expect_one_line_error(run_program({"run", "-p", "x", "--think"}), 1, "--think: this model has no thinking");
   expect_one_line_error(run_program({"run", "-p", "x", "--think", "--raw"}), 1, "--think: --raw");
 }
 

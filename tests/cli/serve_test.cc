@@ -64,5 +64,14 @@ TEST(Serve, TakesSeveralDevices) {
   EXPECT_NE(unknown.err.find("\"x\""), std::string::npos) << unknown.err;
 }
 
+TEST(Serve, WarnsWhenTheNetworkMayUseItWithoutAKey) {
+  const auto is_warned = [](const std::vector<std::string>& more) {
+    return Serving("loading ", more).end(SIGTERM).err.find("warning: whoever can reach") != std::string::npos;
+  };
+  EXPECT_TRUE(is_warned({"--host", "0.0.0.0"}));
+  EXPECT_FALSE(is_warned({"--host", "0.0.0.0", "--api-key", "secret"}));
+  EXPECT_FALSE(is_warned({}));
+}
+
 }  // namespace
 }  // namespace carat

@@ -19,6 +19,6 @@ fi
 dpkg-deb --field "$work"/carat_*.deb Package Version Depends
 dpkg-deb --extract "$work"/carat_*.deb "$work/root"
 "$work/root/usr/bin/carat" --version
-test -f "$work/root/usr/lib/systemd/system/carat.service"
+grep -q "^ExecStart=/usr/bin/carat serve" "$work/root/usr/lib/systemd/system/carat.service"
 [ -n "$(CARAT_DEMO_MODEL='' "$work/root/usr/bin/carat" run -p "Once upon a time" -n 8 -q)" ]
 echo "packed, unpacked and run"

@@ -13,6 +13,10 @@ if ! cmake --install "$build" --prefix "$work/prefix" >"$work/install.log" 2>&1;
   echo "skipped: not all that is installed has been built; run the build without targets first" >&2
   exit 77
 fi
+grep -q "^ExecStart=$work/prefix/bin/carat serve" "$work/prefix/lib/systemd/system/carat.service" ||
+  { echo "carat.service starts another program than the installed one" >&2; exit 1; }
+python3 -B "$source/tools/check_links.py" "$work/prefix"
+
 cp -r "$source/examples" "$work/project"  # away from our sources: nothing of them can be found by accident
 cmake -S "$work/project" -B "$work/build" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" \
   >"$work/cmake.log" 2>&1 ||
@@ -25,7 +29,7 @@ demo=$work/prefix/share/carat/models/demo
 reply=$("$work/build/carat-example-generate" "$demo" "Once upon a time")
 expect generate "$("$work/prefix/bin/carat" run "$demo" -p "Once upon a time" -n 60 --temp 0 -q)" "$reply"
 
-# The demo model doesn't chat; with a template it does.
+# The demo model has no turns; with a template it has.
 cp -r "$demo" "$work/model"
 cat >"$work/model/chat_template.jinja" <<'END'
 {{ bos_token }}{% for m in messages %}<|turn>{{ m.role }}

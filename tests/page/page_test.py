@@ -115,7 +115,22 @@ class PageTest(unittest.TestCase):
         self.wait(lambda: self.all(".turn.assistant .body")[-1].text)
         self.find("input").send_keys(Keys.ESCAPE)
         self.assertTrue(self.wait_for_reply("stopped"))
+        self.assertRegex(self.all(".turn.assistant .foot")[-1].text, r"\d+ tokens?, [\d.]+ tokens/s, stopped")
         self.assertTrue(self.find("send").is_displayed())
+
+    def test_invitation_fits_a_model_that_continues_text(self):
+        self.assertIn("how a text begins", self.find("empty").text)
+        self.assertEqual(self.find("input").get_attribute("placeholder"), "The beginning of a text")
+
+    def test_settings_open_at_their_top(self):
+        for height in (800, 500):
+            self.browser.set_window_size(1100, height)
+            self.find("settings-open").click()
+            dialog = self.find("settings")
+            self.wait(dialog.is_displayed)
+            self.assertEqual(dialog.get_property("scrollTop"), 0)
+            self.find("settings").find_element(By.CSS_SELECTOR, "menu button").click()
+            self.wait(lambda: not dialog.is_displayed())
 
     def test_regenerate_replaces_only_the_last_reply(self):
         self.set_limit(5)

@@ -436,6 +436,7 @@ TEST_F(ApiRoutes, ModelsAreListedWithTheirContext) {
   const json list = api().call("GET", "/v1/models")->json();
   EXPECT_EQ(list.at("data").at(0).at("id"), "demo");
   EXPECT_EQ(list["data"][0].at("max_model_len"), api().model().engine->max_context());
+  EXPECT_EQ(list["data"][0].at("continues_text"), true);
   EXPECT_EQ(api().call("GET", "/v1/models/alias")->json().at("id"), "alias");
   EXPECT_EQ(api().call("GET", "/v1/models/other")->reply().status, 404);
 }

@@ -35,7 +35,8 @@ inline std::shared_ptr<ServedModel> load_demo_model(EngineOptions options = demo
       make_cpu_runner(std::move(plan), limits, {}), model->tokenizer, std::move(options)));
   model->bos = model->tokenizer->find("<bos>");
   const std::vector<int32_t> eos = {1};
-  model->chat_template = load_serving_template(directory, model->tokenizer, {model->bos, false}, eos);
+  model->chat_template = ChatTemplate::load(
+      directory, model->tokenizer, {model->bos, /*expects_empty_thought=*/false, /*ends_turns=*/false});
   model->grammars = make_grammars(model->tokenizer, eos);
   model->names = {"demo", "alias"};
   model->created = 1'700'000'000;

@@ -276,8 +276,10 @@ TEST_F(HttpServerTest, RepliesThatTakeTooLongEnd) {
   EXPECT_THAT(get("/held"), StartsWith("HTTP/1.1 504 "));
   EXPECT_EQ(gone_, 1);
   HttpClient client(port());
-  hold(client)->begin_stream({.status = 200, .body = "data: x\n\n", .content_type = "text/event-stream"});
-  EXPECT_THAT(client.receive_all(), HasSubstr("event: error\ndata: {\"error\":"));
+  hold(client)->begin_stream({.body = "data: x\n\n", .failure = [](const HttpError& error) {
+                                return "error " + std::to_string(error.status);
+                              }});
+  EXPECT_THAT(client.receive_all(), EndsWith("\r\nerror 504\r\n"));
   EXPECT_EQ(gone_, 2);
 }
 

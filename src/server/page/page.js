@@ -2,7 +2,7 @@
 // browser's storage.
 const find = (id) => document.getElementById(id);
 const log = find("log"), input = find("input"), send = find("send"), stop = find("stop"), status = find("status");
-const settingsDialog = find("settings");
+const settingsDialog = find("settings"), invitation = find("invitation");
 const fields = [...settingsDialog.querySelectorAll("[name]")];
 
 let turns = [];       // {role, text, thinking, note}
@@ -91,7 +91,7 @@ function requestBody() {
   const messages = turns.filter((turn) => !turn.failed || turn.text)
     .map(({role, text}) => ({role, content: text}));
   if (settings.system) messages.unshift({role: "system", content: settings.system});
-  const body = {messages, stream: true, stream_options: {include_usage: true}};
+  const body = {messages, stream: true, return_token_ids: true};
   if (find("model").textContent) body.model = find("model").textContent;
   for (const name of ["temperature", "top_p", "top_k", "min_p", "seed", "max_tokens"]) {
     if (settings[name] !== undefined && settings[name] !== "") body[name] = Number(settings[name]);
@@ -119,39 +119,45 @@ async function* events(stream) {
   }
 }
 
-/** Reads a reply into `turn`; `changed` is called after each piece. */
-async function readReply(turn, response, changed) {
-  const times = [];
-  let usage = null, reason = null, whole = false;
+/** Reads a reply into `turn`, and how fast it comes into `pace`; `changed` is called after each piece. */
+async function readReply(turn, response, pace, changed) {
+  let reason = null, whole = false;
   for await (const data of events(response.body)) {
     if (data === "[DONE]") { whole = true; break; }
     const event = JSON.parse(data);
     if (event.error) throw new Error(event.error.message);
     const choice = event.choices?.[0];
     const {content = "", reasoning_content: thought = ""} = choice?.delta ?? {};
-    if (content || thought) times.push(performance.now());
+    count(choice?.token_ids?.length ?? 0, pace);
     turn.text += content ?? "";
     turn.thinking += thought ?? "";
     reason = choice?.finish_reason ?? reason;
-    usage = event.usage ?? usage;
     changed();
   }
   if (!whole) throw new Error("The connection ended before the reply did.");
-  turn.note = noteOf(usage, times, reason);
+  turn.note = noteOf(pace, reason === "length" ? "cut: the longest reply or the context is full" : "");
 }
 
-function noteOf(usage, times, reason) {
+/** What comes first says nothing about the pace: it waited for the prompt. */
+function count(tokens, pace) {
+  if (!tokens) return;
+  pace.last = performance.now();
+  if (!pace.tokens) { pace.first = pace.last; pace.before = tokens; }
+  pace.tokens += tokens;
+}
+
+function noteOf(pace, end) {
   const parts = [];
-  if (usage) parts.push(`${usage.completion_tokens} tokens`);
-  const seconds = (times.at(-1) - times[0]) / 1000;
-  if (usage && seconds > 0) parts.push(`${((usage.completion_tokens - 1) / seconds).toFixed(1)} tokens/s`);
-  if (reason === "length") parts.push("cut: the longest reply or the context is full");
+  if (pace.tokens) parts.push(`${pace.tokens} ${pace.tokens === 1 ? "token" : "tokens"}`);
+  const seconds = (pace.last - pace.first) / 1000;
+  if (seconds > 0) parts.push(`${((pace.tokens - pace.before) / seconds).toFixed(1)} tokens/s`);
+  if (end) parts.push(end);
   return parts.join(", ");
 }
 
 /** Asks for the reply to the turns so far. */
 async function ask() {
-  const turn = {role: "assistant", text: "", thinking: "", note: ""};
+  const turn = {role: "assistant", text: "", thinking: "", note: ""}, pace = {tokens: 0};
   const body = JSON.stringify(requestBody());
   turns.push(turn);
   showAll();
@@ -170,10 +176,10 @@ async function ask() {
   try {
     const response = await fetch("v1/chat/completions", {method: "POST", headers: headers(), body, signal: running.signal});
     if (!response.ok) throw new Error(await failureText(response));
-    await readReply(turn, response, changed);
+    await readReply(turn, response, pace, changed);
   } catch (error) {
     turn.failed = error.name !== "AbortError";
-    turn.note = turn.failed ? error.message : "stopped";
+    turn.note = turn.failed ? error.message : noteOf(pace, "stopped");
   }
   running = null;
   busy(false);
@@ -238,7 +244,11 @@ async function showModel() {
   try {
     const response = await fetch("v1/models", {headers: headers()});
     if (!response.ok) throw new Error(await failureText(response));
-    find("model").textContent = (await response.json()).data[0].id;
+    const model = (await response.json()).data[0];
+    find("model").textContent = model.id;
+    invitation.textContent = model.continues_text ? "Write how a text begins; the model goes on with it."
+                                                  : "Ask something.";
+    input.placeholder = model.continues_text ? "The beginning of a text" : "Message";
     status.textContent = "";
   } catch (error) {
     status.textContent = error.message;
