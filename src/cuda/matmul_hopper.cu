@@ -250,7 +250,9 @@ void launch_rows(Queue& queue, const MatmulArgs& a, int rows) {
   }
 }
 
-int tile_tokens(int tokens) { return tokens <= 8 ? 8 : tokens <= 32 ? 32 : tokens <= 64 ? 64 : 128; }
+int tile_tokens(int tokens) {
+  return tokens <= 8 ? 8 : tokens <= 16 ? 16 : tokens <= 32 ? 32 : tokens <= 64 ? 64 : 128;
+}
 
 /// Cycles that a product takes, roughly: waves of CTAs, each a start and its steps, at the slowest of tensor
 /// cores, L2, memory and the latency of a stage; and what the consumer of partial sums reads.
@@ -299,6 +301,8 @@ void hopper_matmul(Queue& queue, const MatmulArgs& a, int rows) {
   switch (tile_tokens(a.tokens)) {
     case 8:
       return launch_rows<8, 2>(queue, a, rows);
+    case 16:
+      return launch_rows<16, 2>(queue, a, rows);
     case 32:
       return launch_rows<32, 2>(queue, a, rows);
     case 64:

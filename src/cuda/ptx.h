@@ -299,6 +299,15 @@ __device__ inline void warpgroup_mma(float (&d)[4], uint64_t a, uint64_t b) {
       : CARAT_PTX_FLOATS4(d, 0)
       : "l"(a), "l"(b), "r"(1));
 }
+__device__ inline void warpgroup_mma(float (&d)[8], uint64_t a, uint64_t b) {
+  asm volatile(
+      "{\n.reg .pred add;\nsetp.ne.b32 add, %10, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7}, "
+      "%8, %9, add, 1, 1, 0, 0;\n}"
+      : CARAT_PTX_FLOATS4(d, 0), CARAT_PTX_FLOATS4(d, 4)
+      : "l"(a), "l"(b), "r"(1));
+}
 __device__ inline void warpgroup_mma(float (&d)[16], uint64_t a, uint64_t b) {
   asm volatile(
       "{\n.reg .pred add;\nsetp.ne.b32 add, %18, 0;\n"
