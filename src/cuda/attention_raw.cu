@@ -443,6 +443,7 @@ __global__ void __launch_bounds__(kThreads + 128)
     tile.load_values(c.places[block ^ 1], left, -1);
     ptx::async_commit();
   };
+  // Without keys what publish() writes are the zeros that lie there already.
   if (count > 0) take(0, 0);  // apart from the loop, whose addresses would be computed in front of it
 #pragma unroll 1
   for (int first = kKeys, block = 1; first < count; first += kKeys, block ^= 1) take(first, block);

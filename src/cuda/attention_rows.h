@@ -1,5 +1,5 @@
 // A tile of 16 or 64 query rows of attention on any GPU: scores, softmax and context of block after block of
-// keys. Included by attention.cu and attention_raw.cu.
+// keys. Included by attention.cu, and by attention_raw.cu for chunk_at().
 #pragma once
 #include <algorithm>
 
@@ -57,30 +57,9 @@ class Tile {
     for (int i = threadIdx.x; i < kKeys; i += S::kThreads)
       places[i] = kv_address(a_.kv, a_.tables, tile_.sequence, min(first + i, last - 1), blockIdx.y);
   }
-  __device__ void load_keys(const float16* const* places, int keys, int skipped = -1) {
-    load_block(k_, places, 0, keys, skipped);
-  }
-  __device__ void load_values(const float16* const* places, int keys, int skipped = -1) {
-    load_block(v_, places, a_.kv.value_offset, keys, skipped);
-  }
-  /// One key and its value, as the pages have them.
-  __device__ void load_one(const float16* place, int key) {
-    for (int i = threadIdx.x; i < 2 * S::kChunks; i += S::kThreads) {
-      const int chunk = i % S::kChunks;
-      float16* to = i < S::kChunks ? k_ : v_;
-      ptx::async_copy16(to + chunk_at<S::kChunks>(key, chunk),
-                        place + (i < S::kChunks ? 0 : a_.kv.value_offset) + chunk * 8, true);
-    }
-  }
-  /// Where four elements of a query, a key or a value belong.
-  __device__ float16* query_at(int row, int dim) { return at(q_, row, dim); }
-  __device__ float16* key_at(int key, int dim) { return at(k_, key, dim); }
-  __device__ float16* value_at(int key, int dim) { return at(v_, key, dim); }
-  /// Zeros for the rows of the tile that are no query.
-  __device__ void clear_queries() {
-    for (int i = threadIdx.x; i < (kRows - group_) * S::kChunks; i += S::kThreads)
-      *reinterpret_cast<uint4*>(q_ + chunk_at<S::kChunks>(group_ + i / S::kChunks, i % S::kChunks)) =
-          make_uint4(0, 0, 0, 0);
+  __device__ void load_keys(const float16* const* places, int keys) { load_block(k_, places, 0, keys); }
+  __device__ void load_values(const float16* const* places, int keys) {
+    load_block(v_, places, a_.kv.value_offset, keys);
   }
 
   /// Scores of this warp's keys, masked, and the largest of each of the lane's two rows.
@@ -231,16 +210,11 @@ class Tile {
   __device__ int column_warp() const { return static_cast<int>(threadIdx.x) / 32 / S::kRowTiles; }
   __device__ int row0() const { return static_cast<int>(threadIdx.x) / 32 % S::kRowTiles * 16; }
 
-  __device__ static float16* at(float16* vectors, int row, int dim) {
-    return vectors + chunk_at<S::kChunks>(row, dim / 8) + dim % 8;
-  }
-  /// Zeros from `keys` on; whatever happens to key `skipped` is the caller's.
-  __device__ void load_block(float16* to, const float16* const* places, std::size_t offset, int keys,
-                             int skipped) {
+  /// Zeros from `keys` on.
+  __device__ void load_block(float16* to, const float16* const* places, std::size_t offset, int keys) {
 #pragma unroll 8
     for (int i = threadIdx.x; i < kKeys * S::kChunks; i += S::kThreads) {
       const int key = i / S::kChunks, chunk = i % S::kChunks;
-      if (key == skipped) continue;
       ptx::async_copy16(to + chunk_at<S::kChunks>(key, chunk), places[key] + offset + chunk * 8, key < keys);
     }
   }

@@ -85,7 +85,7 @@ class CudaBlocks {
   /// query heads.
   bool attends_raw(const AttentionPlan& a) const {
     return step_.all.one_each && !narrows() && rows() * a.kv_heads <= queue_.sm_count &&
-           (queue_.overlap || a.heads <= 8 * a.kv_heads) &&
+           (has_wide_tiles_ || a.heads <= 8 * a.kv_heads) &&
            step_.all.tiles[static_cast<std::size_t>(a.kv_group)].tile_rows == kRawTileRows;
   }
   void project_per_layer_inputs(int first_layer, int layers, const int32_t* token_rows);
@@ -95,7 +95,7 @@ class CudaBlocks {
   const ModelPlan& plan_;
   const KvStorage& kv_;
   Queue& queue_;
-  const bool fast_prompts_;
+  const bool fast_prompts_, has_wide_tiles_;
   SoftTokens soft_tokens_{};
   std::array<DeviceArray<float>, kKvGroups> frequencies_;  // [rotary_pairs]
   // Activations of the current rows; narrow() moves the rows that stay into the second of each pair.

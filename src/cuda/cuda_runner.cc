@@ -57,10 +57,20 @@ int current_device() {
 }
 
 /// What the kernels can't do, said before anything is loaded.
-void require_supported(const ModelPlan& plan) {
+void require_supported(const ModelPlan& plan, const RunnerOptions& limits) {
   static constexpr int kColumnStep = 8;  // a 16-byte load
   if (plan.drafter)
     fail(ErrorKind::unsupported, "the CUDA backend runs no drafter models yet; draft with ngram or suffix");
+  if (plan.d_model > kMostModelWidth)
+    fail(ErrorKind::unsupported, "a width of ", plan.d_model, ": the CUDA backend takes up to ",
+         kMostModelWidth);
+  for (const LayerPlan& l : plan.layers) {
+    constexpr int kMostPairs = 65535;  // of a token and an expert: a grid's second dimension
+    if (!l.moe || limits.max_step_tokens <= kMostPairs / l.moe->experts_per_token) continue;
+    fail(ErrorKind::unsupported, "steps of ", limits.max_step_tokens, " tokens with ",
+         l.moe->experts_per_token, " experts each: the CUDA backend takes up to ",
+         kMostPairs / l.moe->experts_per_token, " tokens");
+  }
   for (const KvGroup& group : plan.kv_groups) {
     if (group.layers == 0) continue;
     const int d = group.head_dim, heads_per_kv = plan.layers.front().attention.heads / group.kv_heads;
@@ -259,6 +269,7 @@ void CudaRunner::reserve_logits(std::size_t rows) {
   const std::size_t size = rows * static_cast<std::size_t>(plan_.vocab);
   if (logits_.size() >= size) return;
   check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  shapes_.clear();  // their graphs know the buffers
   logits_ = DeviceArray<float>();
   logits_ = DeviceArray<float>(size);
   candidate_values_ = DeviceArray<float>(rows * kGreedyChunks);
@@ -360,7 +371,7 @@ StepResult CudaRunner::collect() {
 
 std::unique_ptr<Runner> make_cuda_runner(ModelPlan plan, const RunnerOptions& options,
                                          const CudaOptions& cuda) {
-  cuda::require_supported(plan);
+  cuda::require_supported(plan, options);
   if (options.kv_type != KvType::automatic)
     fail(ErrorKind::unsupported, "the CUDA backend chooses the type of K and V by itself; drop --kv-type");
   cuda::require_equal_formats(plan);

@@ -6,7 +6,7 @@
 // its part of the context in registers: no barrier between the warps until they join their parts, but where
 // the row's own key is. The CTAs send theirs to the one that joins them, a share of the dimensions each, so
 // the output projection finds one finished vector. Heads that share a kv head read its keys from L2: fine for
-// short contexts; attention.cu serves the long ones.
+// short contexts; attention_raw.cu serves the long ones.
 #include <algorithm>
 
 #include "cuda/attention_tile.h"

@@ -13,6 +13,9 @@
 
 namespace carat::cuda {
 
+/// The widest residual stream: four vectors of four elements in each thread of a norm.
+inline constexpr int kMostNormThreads = 512, kMostModelWidth = 4 * 4 * kMostNormThreads;
+
 using bfloat16 = __nv_bfloat16;
 using float16 = __half;
 

@@ -9,7 +9,7 @@
 namespace carat::cuda {
 namespace {
 
-constexpr int kThreads = 256, kMostNormThreads = 512;
+constexpr int kThreads = 256;
 
 /// Two vectors of four out of eight values.
 __device__ inline float4 half_of(const float (&v)[8], int half) {
