@@ -85,8 +85,10 @@ std::string weights_line(const Measurement& m) {
 }  // namespace
 
 bool Measurement::weights_in_cache() const {
-  if (bytes_per_token <= cache_bytes) return true;
-  return read_bandwidth_bytes_s && median_step_ms > 0 && decode_bytes_s() > best_read_bandwidth_bytes_s;
+  if (cache_bytes > 0) return bytes_per_token <= cache_bytes;
+  constexpr double kFarAbove = 1.5;  // a plain read varies, but not by this much
+  return read_bandwidth_bytes_s && median_step_ms > 0 &&
+         decode_bytes_s() > kFarAbove * best_read_bandwidth_bytes_s;
 }
 
 std::optional<double> Measurement::bandwidth_fraction() const {

@@ -33,7 +33,8 @@ struct Measurement {
 
   /// Bytes of weights per second.
   double decode_bytes_s() const { return static_cast<double>(bytes_per_token) / (median_step_ms / 1000); }
-  /// Whether weights come out of a cache, for which memory is no measure.
+  /// Whether weights come out of a cache, for which memory is no measure. Where the cache is unknown, a rate
+  /// far above the best plain read tells of one.
   bool weights_in_cache() const;
   /// Of the read bandwidth that decoding achieves, median against median; a step reads the weights once for
   /// all sequences.

@@ -226,7 +226,8 @@ class Chat {
 
   void save(const std::string& file) {
     std::error_code error;
-    if (std::filesystem::exists(file, error) && !agrees(printable(file) + " exists; replace it?"))
+    if (std::filesystem::exists(std::filesystem::symlink_status(file, error)) &&
+        !agrees(printable(file) + " exists; replace it?"))
       return note("not saved");
     session_.save(file);
     note(counted_turns() + " saved in " + printable(file));

@@ -80,10 +80,22 @@ const std::vector<Setting>& all_settings() {
   return settings;
 }
 
-/// Writes beside it first. A link stays one.
-void replace_file(std::filesystem::path file, std::string_view text) {
+/// The file that a chain of links leads to, which need not exist.
+std::filesystem::path end_of_links(const std::filesystem::path& link) {
+  constexpr int kMostLinks = 40;  // the system's own limit
+  std::filesystem::path file = link;
   std::error_code error;
-  if (std::filesystem::is_symlink(file, error)) file = std::filesystem::weakly_canonical(file, error);
+  for (int links = 0; std::filesystem::is_symlink(file, error); ++links) {
+    if (links == kMostLinks) fail(ErrorKind::unavailable, link.string(), ": ", std::strerror(ELOOP));
+    file = file.parent_path() / std::filesystem::read_symlink(file, error);
+  }
+  return file;
+}
+
+/// Writes beside it first. A link stays one.
+void replace_file(const std::filesystem::path& link, std::string_view text) {
+  std::error_code error;
+  const std::filesystem::path file = end_of_links(link);
   const std::string name = file.string(), part = name + ".part";
   if (std::filesystem::exists(file, error) && !std::filesystem::is_regular_file(file, error))
     fail(ErrorKind::unavailable, name, ": not a regular file");

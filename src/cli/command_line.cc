@@ -73,23 +73,11 @@ std::function<int()> to_run(Options& options, int (*command)(const Options&)) {
   };
 }
 
-/// --prompt, --file and "-" exclude each other; what is typed wins over what the environment says.
+/// --prompt, --file and "-" exclude each other.
 void choose_prompt(const CLI::App& command, RunOptions& run, const std::string& source) {
-  const CLI::Option *prompt = command.get_option("--prompt"), *file = command.get_option("--file");
-  const auto typed = [&](const CLI::Option* option) {
-    return std::ranges::count(command.parse_order(), option) > 0;
-  };
-  if (typed(prompt) || typed(file) || source == "-") {
-    if (!typed(prompt)) run.prompt.reset();
-    if (!typed(file)) run.prompt_file.reset();
-  }
-  if (run.prompt && run.prompt_file) {
-    const bool environment = !typed(prompt);
-    const std::string first = environment ? file->get_envname() : "--file";
-    const std::string second = environment ? prompt->get_envname() : "--prompt";
-    throw CLI::ValidationError(first + " can't be used together with " + second,
-                               CLI::ExitCodes::ExcludesError);
-  }
+  choose_one(command,
+             {{"--file", [&] { run.prompt_file.reset(); }}, {"--prompt", [&] { run.prompt.reset(); }}},
+             source == "-");
   if (source == "-" && (run.prompt || run.prompt_file)) {
     throw CLI::ValidationError(std::string("the prompt comes from ") +
                                    (run.prompt_file ? "--file" : "--prompt") + "; drop the argument \"-\"",
@@ -270,7 +258,11 @@ void add_serve(CLI::App& app, CommandLine& line) {
                  "  curl localhost:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n"
                  "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Why is the sky blue?\"}], "
                  "\"max_tokens\": 200}'");
-  command->callback([&] { line.chosen = to_run(o, serve_command); });
+  command->callback([&, command] {
+    choose_one(*command, {{"--device", [&] { o.engine.device.device = DeviceOptions().device; }},
+                          {"--devices", [&] { o.devices.clear(); }}});
+    line.chosen = to_run(o, serve_command);
+  });
 }
 
 void add_tokenize(CLI::App& app, CommandLine& line) {
@@ -348,19 +340,17 @@ void add_bench(CLI::App& app, CommandLine& line) {
 void add_quantize(CLI::App& app, CommandLine& line) {
   QuantizeOptions& o = line.quantize;
   CLI::App* command = add_command(app, "quantize", "write a copy of a checkpoint with int8 or int4 weights");
-  add_model(command, o.model);
-  needed(checked(command->add_option("OUT", o.output, "directory to create"),
-                 not_empty("a directory to create")));
+  add_needed_model(command, o.model);
+  needed(
+      checked(command->add_option("OUT", o.output, "directory to create"), not_empty("a directory to create"))
+          ->required());
   add_choice(command, "--format", o.format, "int8 or int4; the head and per-layer embeddings keep 8 bits",
              {"int8", "int4"})
       ->capture_default_str();
   add_count(command, "-t,--threads", o.threads, "threads (default: one per core)", 0, kMostThreads);
   command->add_flag("-q,--quiet", o.quiet, "no progress on stderr");
   finish_command(command, "Example:\n  carat quantize google/gemma-4-E2B-it gemma-4-E2B-int4 --format int4");
-  command->callback([&, command] {
-    place_arguments(*command, {&o.model, &o.output});
-    line.chosen = to_run(o, quantize_command);
-  });
+  command->callback([&] { line.chosen = to_run(o, quantize_command); });
 }
 
 void add_eval(CLI::App& app, CommandLine& line) {
@@ -439,17 +429,34 @@ void add_commands(CLI::App& app, CommandLine& line) {
   add_eval(app, line);
 }
 
-/// What is wrong with a command line; empty when nothing is.
-std::string objection(const std::vector<std::string>& words) {
+/// A command line that is parsed to see what it says.
+struct Trial {
+  explicit Trial(const std::vector<std::string>& words) {
+    add_commands(app, line);
+    try {
+      app.parse(reversed(words));
+    } catch (const CLI::ParseError& error) {
+      objection = usage_message(app, error);
+    }
+  }
   CommandLine line;
   CLI::App app;
-  add_commands(app, line);
-  try {
-    app.parse(reversed(words));
-    return {};
-  } catch (const CLI::ParseError& error) {
-    return usage_message(app, error);
-  }
+  std::string objection;  // empty when nothing is wrong
+};
+
+/// What `carat serve` is told without a file.
+CommandFacts facts_of(const Trial& typed) {
+  const CLI::App* const serve = typed.app.get_subcommand("serve");
+  const auto option = [serve](const std::string& name) { return serve->get_option_no_throw("--" + name); };
+  return {[](const std::vector<std::string>& words) { return Trial(words).objection; },
+          [serve, option](const std::string& name) {
+            if (name == "device" || name == "devices")
+              return serve->count("--device") + serve->count("--devices") > 0;
+            return option(name) && option(name)->count() > 0;
+          },
+          [option](const std::string& name) {
+            return option(name) && option(name)->get_items_expected_max() <= 1;
+          }};
 }
 
 }  // namespace
@@ -465,7 +472,10 @@ int run_command_line(int argc, char** argv) {
     if (const std::string wrong = unknown_command(app, words); !wrong.empty()) {
       return report(kUsage, wrong + "; see carat --help");
     }
-    if (words.front() == "serve") words = with_config_file(words, objection, line.serve.model);
+    if (words.front() == "serve") {
+      const Trial typed(words);
+      if (typed.objection.empty()) words = with_config_file(words, facts_of(typed), line.serve.model);
+    }
     try {
       app.parse(reversed(words));
     } catch (const CLI::ParseError& end) {

@@ -1,7 +1,6 @@
 #include "cli/config_file.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
 #include <utility>
 
@@ -23,7 +22,8 @@ class ConfigParser {
       skip_blanks();
       if (at_ < text_.size() && text_[at_] != '\n')
         reject("unexpected ", in_quotes(rest_of_line(), 60),
-               " behind the value; a text with blanks needs quotes");
+               " behind the value; a text with blanks or commas needs quotes, several values a list such as "
+               "[0, 1]");
     }
     return options;
   }
@@ -54,6 +54,7 @@ class ConfigParser {
       if (peek() != ',' && peek() != ']') reject("a list needs a comma or its closing bracket here");
       if (peek() == ',') ++at_;
     }
+    if (values.empty()) reject("an empty list says nothing; leave the line out");
     ++at_;
     return values;
   }
@@ -81,19 +82,20 @@ class ConfigParser {
     return value;
   }
 
-  /// Up to a blank, a comment, the end of the line or one of `ends`.
+  /// Up to a blank, the end of the line or one of `ends`.
   std::string take_word(std::string_view ends) {
     const std::size_t begin = at_;
-    while (at_ < text_.size() && !is_blank(text_[at_]) && text_[at_] != '\n' && text_[at_] != '#' &&
+    while (at_ < text_.size() && !is_blank(text_[at_]) && text_[at_] != '\n' &&
            ends.find(text_[at_]) == ends.npos)
       ++at_;
     return std::string(text_.substr(begin, at_ - begin));
   }
 
-  /// Blanks and a comment.
+  /// Blanks and a comment, which begins a line or stands behind a blank: keys may have the sign.
   void skip_blanks() {
     while (at_ < text_.size() && is_blank(text_[at_])) ++at_;
-    if (peek() == '#') at_ = std::min(text_.find('\n', at_), text_.size());
+    const bool apart = at_ == 0 || text_[at_ - 1] == '\n' || is_blank(text_[at_ - 1]);
+    if (peek() == '#' && apart) at_ = std::min(text_.find('\n', at_), text_.size());
   }
   void skip_lines() {
     for (skip_blanks(); peek() == '\n'; skip_blanks()) {
@@ -122,18 +124,15 @@ class ConfigParser {
   int line_ = 1;
 };
 
-/// Null when it is not set.
-const char* variable_of(const std::string& option) {
-  std::string name = "CARAT_" + option;
-  std::ranges::transform(name, name.begin(),
-                         [](unsigned char c) { return c == '-' ? '_' : static_cast<char>(std::toupper(c)); });
-  return std::getenv(name.c_str());
+/// Empty when it is not set.
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
 }
 
 /// The file that is named last; empty when there is none.
 std::string config_path(const std::vector<std::string>& words) {
-  const char* variable = variable_of("config");
-  std::string path = variable ? variable : "";
+  std::string path = variable("CARAT_CONFIG");
   const std::string with_value = std::string(kConfigFlag) + "=";
   for (std::size_t i = 0; i < words.size(); ++i) {
     if (words[i] == kConfigFlag && i + 1 < words.size()) path = words[i + 1];
@@ -145,7 +144,7 @@ std::string config_path(const std::vector<std::string>& words) {
 /// A message about flags, for a file that has none.
 std::string without_dashes(std::string message) {
   if (message.starts_with("--")) message.erase(0, 2);
-  for (const char* const before : {"\"--", "mean --"})
+  for (const char* const before : {"\"--", "mean --", "with --"})
     if (const std::size_t at = message.find(before); at != message.npos)
       message.erase(message.find("--", at), 2);
   return message;
@@ -164,30 +163,29 @@ std::vector<ConfigOption> parse_config(std::string_view text, const std::string&
   return ConfigParser(text, name).parse();
 }
 
-std::vector<std::string> with_config_file(const std::vector<std::string>& words, const CommandCheck& check,
+std::vector<std::string> with_config_file(const std::vector<std::string>& words, const CommandFacts& facts,
                                           std::string& model) {
   const std::string path = config_path(words);
   if (path.empty() || words.empty()) return words;
-  const std::string& command = words.front();
-  const std::string wrong_anyway = check({command});  // what the environment says may be wrong, too
-  std::vector<std::string> result{command};
+  std::vector<std::string> result = words;
+  auto end_of_file = result.begin() + 1;  // of its options
   for (const ConfigOption& option : parse_config(read_file(path), path)) {
-    if (const char* variable = variable_of(option.name); variable && *variable) continue;
-    if (option.name == "model" && option.values.size() == 1) {
-      model = option.values.front();
-      continue;
-    }
+    const auto reject = [&](const std::string& wrong) {
+      fail(ErrorKind::invalid_argument, path, ", line ", option.line, ": ", without_dashes(wrong),
+           "; see carat ", words.front(), " --help");
+    };
+    const bool is_model = option.name == "model";
+    if (option.name == "config" || option.name == "help") reject("has no meaning in a file: " + option.name);
+    if (option.values.size() > 1 && (is_model || facts.takes_one_value(option.name)))
+      reject(option.name + " takes one value, not " + std::to_string(option.values.size()));
+    if (is_model && option.values.front().empty()) reject("model: is empty");
+    if (is_model && variable("CARAT_MODEL").empty()) model = option.values.front();
+    if (is_model || facts.is_said(option.name)) continue;
     for (const std::string& word : words_of(option)) {
-      std::string wrong = check({command, word});
-      if (option.name == "config" || option.name == "help")
-        wrong = "has no meaning in a file: " + option.name;
-      if (!wrong.empty() && wrong != wrong_anyway)
-        fail(ErrorKind::invalid_argument, path, ", line ", option.line, ": ", without_dashes(wrong),
-             "; see carat ", command, " --help");
-      result.push_back(word);
+      end_of_file = result.insert(end_of_file, word) + 1;
+      if (const std::string wrong = facts.objection(result); !wrong.empty()) reject(wrong);
     }
   }
-  result.insert(result.end(), words.begin() + 1, words.end());
   return result;
 }
 

@@ -61,10 +61,10 @@ CLI::Option* add_devices_flag(CLI::App* command, std::vector<std::string>& devic
                      ->add_option("--devices", devices,
                                   "GPUs such as 0,1: the whole model on each, requests where there is least "
                                   "to do")
-                     ->delimiter(','),
+                     ->delimiter(',')
+                     ->allow_extra_args(false),
                  device_number_or_name())
       ->type_name("LIST")
-      ->excludes("--device")
       ->group("Device");
 }
 

@@ -18,7 +18,7 @@ namespace carat {
 
 /// --device, --threads, --format, --isa, --mmap, --kv-memory.
 std::vector<CLI::Option*> add_device_flags(CLI::App* command, DeviceOptions& device);
-/// --devices, instead of --device.
+/// --devices, instead of --device: see choose_one().
 CLI::Option* add_devices_flag(CLI::App* command, std::vector<std::string>& devices);
 /// -c, --context, and what other programs call it.
 CLI::Option* add_context_flag(CLI::App* command, EngineSetup& setup, const std::string& meaning);

@@ -4,23 +4,31 @@
 #include <algorithm>
 #include <cctype>
 #include <cstddef>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 #include <utility>
 
-#include "base/error.h"
+#include "base/utf8.h"
 #include "cli/help.h"
-#include "io/hub.h"
 
 namespace carat {
 namespace {
 
-bool names_model(const std::string& word) {
-  try {
-    find_model(word);
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
+bool names_file(const std::string& word) {
+  std::error_code ignored;
+  return word == "-" ||
+         (std::filesystem::exists(word, ignored) && !std::filesystem::is_directory(word, ignored));
+}
+
+CLI::Option* add_model_of_meaning(CLI::App* command, std::string& model, const std::string& more) {
+  const std::string meaning = "directory, or org/name in the Hugging Face cache";
+  return checked(command->add_option("MODEL", model, meaning + more),
+                 not_empty("a directory, or org/name in the Hugging Face cache"));
+}
+
+bool is_typed(const CLI::App& command, const CLI::Option* option) {
+  return std::ranges::count(command.parse_order(), option) > 0;
 }
 
 }  // namespace
@@ -71,23 +79,43 @@ template CLI::Option* add_file(CLI::App*, Name, std::string&, Name);
 template CLI::Option* add_file(CLI::App*, Name, std::optional<std::string>&, Name);
 
 CLI::Option* add_model(CLI::App* command, std::string& model, const std::string& more) {
-  const std::string meaning = "directory, or org/name in the Hugging Face cache";
-  return checked(
-      command->add_option("MODEL", model, meaning + more + "\n(default: $CARAT_MODEL, or the bundled demo)"),
-      not_empty("a directory, or org/name in the Hugging Face cache"));
+  return add_model_of_meaning(command, model, more + "\n(default: $CARAT_MODEL, or the bundled demo)");
+}
+
+CLI::Option* add_needed_model(CLI::App* command, std::string& model) {
+  return needed(add_model_of_meaning(command, model, "")->required());
 }
 
 void place_arguments(const CLI::App& command, const std::vector<std::string*>& arguments) {
-  const auto missing = std::ranges::find_if(arguments, &std::string::empty);
+  const std::string& model = *arguments.front();
+  if (arguments.back()->empty() && names_file(model))
+    for (std::size_t i = arguments.size() - 1; i > 0; --i) std::swap(*arguments[i], *arguments[i - 1]);
+  const auto missing = std::ranges::find_if(arguments.begin() + 1, arguments.end(), &std::string::empty);
   if (missing == arguments.end()) return;
-  if (missing == arguments.end() - 1 && !names_model(*arguments.front())) {
-    for (std::size_t i = arguments.size() - 1; i > 0; --i) *arguments[i] = std::move(*arguments[i - 1]);
-    arguments.front()->clear();
-    return;
-  }
   const auto names = command.get_options([](const CLI::Option* option) { return option->get_positional(); });
-  const auto first = std::max<std::ptrdiff_t>(missing - arguments.begin(), 1);  // not MODEL
-  throw CLI::RequiredError(names.at(static_cast<std::size_t>(first))->get_name());
+  std::string message =
+      names.at(static_cast<std::size_t>(missing - arguments.begin()))->get_name() + " is required";
+  if (!model.empty()) message += "; " + in_quotes(model, 60) + " is no file and so taken for MODEL";
+  throw CLI::RequiredError(message, CLI::ExitCodes::RequiredError);
+}
+
+void choose_one(const CLI::App& command, const std::vector<Alternative>& alternatives, bool has_typed_other) {
+  const auto typed = [&](const Alternative& a) { return is_typed(command, command.get_option(a.name)); };
+  const bool any_typed = has_typed_other || std::ranges::any_of(alternatives, typed);
+  std::string chosen;
+  for (const Alternative& alternative : alternatives) {
+    const CLI::Option* option = command.get_option(alternative.name);
+    if (option->count() == 0) continue;
+    if (any_typed && !typed(alternative)) {
+      alternative.forget();
+      continue;
+    }
+    const std::string name = any_typed ? option->get_name() : option->get_envname();
+    if (!chosen.empty())
+      throw CLI::ValidationError(chosen + " can't be used together with " + name,
+                                 CLI::ExitCodes::ExcludesError);
+    chosen = name;
+  }
 }
 
 void read_from_environment(CLI::App* command, std::vector<CLI::Option*> options) {

@@ -1,6 +1,7 @@
 // Options of the command line by the kind of their value, with our checks and messages. For command_line.cc
 // and the groups of options that several commands share.
 #pragma once
+#include <functional>
 #include <initializer_list>
 #include <string>
 #include <vector>
@@ -33,12 +34,24 @@ template <class T>
 CLI::Option* add_file(CLI::App* command, const std::string& name, T& value, const std::string& meaning);
 /// The positional MODEL; see model_or_default().
 CLI::Option* add_model(CLI::App* command, std::string& model, const std::string& more = "");
+/// MODEL of a command whose other words don't tell whether it was left out.
+CLI::Option* add_needed_model(CLI::App* command, std::string& model);
 /// An argument behind MODEL that can't be left out.
 CLI::Option* needed(CLI::Option* argument);
-/// To be called by the callback of a command with arguments behind MODEL: with one word too few it is MODEL
-/// that was left out, unless the first word names a model. `arguments`: MODEL and the others, in their order.
-/// Throws CLI::RequiredError for another one that is missing.
+/// To be called by the callback of a command with files to read behind MODEL: with too few words it is MODEL
+/// that was left out when the first word is a file, or "-". `arguments`: MODEL and the others, in their
+/// order. Throws CLI::RequiredError for another one that is missing.
 void place_arguments(const CLI::App& command, const std::vector<std::string*>& arguments);
+
+struct Alternative {
+  const char* name;              // of an option
+  std::function<void()> forget;  // its value
+};
+/// To be called by the callback of a command with options that exclude each other: what is typed goes before
+/// the environment, which is forgotten then, also when what is typed is something else (`has_typed_other`).
+/// Throws CLI::ValidationError when two options are left.
+void choose_one(const CLI::App& command, const std::vector<Alternative>& alternatives,
+                bool has_typed_other = false);
 
 /// Makes `check` look at the option's values.
 CLI::Option* checked(CLI::Option* option, ValueCheck check);

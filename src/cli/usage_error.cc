@@ -43,6 +43,14 @@ void replace(std::string& text, const std::string& from, const std::string& to) 
   if (const std::size_t at = text.find(from); at != text.npos) text.replace(at, from.size(), to);
 }
 
+/// `name` is an option's; not where it begins a longer one.
+void replace_name(std::string& text, const std::string& name, const std::string& other) {
+  const std::size_t at = text.find(name), end = at + name.size();
+  if (at == text.npos) return;
+  const bool goes_on = end < text.size() && (text[end] == '-' || (text[end] >= 'a' && text[end] <= 'z'));
+  if (!goes_on) text.replace(at, name.size(), other);
+}
+
 bool from_environment(const CLI::App& command, const CLI::Option* option) {
   const auto& typed = command.parse_order();
   return option->count() > 0 && !option->get_envname().empty() && std::ranges::count(typed, option) == 0;
@@ -59,7 +67,7 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
     message = message.substr(0, message.find(':')) + " needs a value";
   replace(message, " excludes ", " can't be used together with ");
   for (const CLI::Option* option : command.get_options()) {
-    if (from_environment(command, option)) replace(message, option->get_name(), option->get_envname());
+    if (from_environment(command, option)) replace_name(message, option->get_name(), option->get_envname());
   }
   return message;
 }

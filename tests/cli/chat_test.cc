@@ -173,6 +173,30 @@ TEST(Chat, NoFileAndNoConversationIsReplacedUnasked) {
   EXPECT_THAT(enter(terminal, "/load " + file), HasSubstr("1 turn loaded"));
 }
 
+TEST(Chat, ALinkStaysOneAlsoWhenItLeadsToNoFileYet) {
+  const TempDirectory directory;
+  const auto link = directory.path() / "link", second = directory.path() / "second";
+  std::filesystem::create_symlink("second", link);
+  std::filesystem::create_symlink(directory.path() / "file", second);
+  const auto circle = directory.path() / "circle";
+  std::filesystem::create_symlink("circle", circle);
+  Terminal terminal(greedy_run(kDemoModel, "2"));
+  terminal.wait_for(">>> ");
+  enter(terminal, "The fox");
+  for (int i = 0; i < 2; ++i) {
+    terminal.type("/save " + link.string() + "\r");
+    terminal.wait_for("link exists; replace it?");
+    terminal.wait_for("[y/N] ");
+    EXPECT_THAT(enter(terminal, "y"), HasSubstr("1 turn saved"));
+    EXPECT_TRUE(std::filesystem::is_symlink(link) && std::filesystem::is_symlink(second));
+    EXPECT_EQ(json::parse(read_text(directory.path() / "file")).size(), 2u);
+  }
+  terminal.type("/save " + circle.string() + "\r");
+  terminal.wait_for("[y/N] ");
+  EXPECT_THAT(enter(terminal, "y"), HasSubstr("symbolic links"));
+  EXPECT_TRUE(std::filesystem::is_symlink(circle));
+}
+
 TEST(Chat, ATextThatIsContinuedMayHaveASystemMessage) {
   Terminal terminal(greedy_run(kDemoModel, "20"));
   terminal.wait_for(">>> ");

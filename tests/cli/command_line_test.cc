@@ -271,7 +271,6 @@ std::vector<std::vector<std::string>> commands_without_model(const TempDirectory
           {"tokenize"},
           {"inspect"},
           {"check", kTestData + "ref_demo_f32.json", "--prompts", "once", "--greedy", "1"},
-          {"quantize", files.path() / "quantized"},
           {"eval", text}};
 }
 
@@ -297,9 +296,24 @@ TEST(CommandLine, AModelThatNobodyNamesIsTheDemo) {
 }
 
 TEST(CommandLine, AModelWithoutTheFilesBehindItIsNotTakenForOne) {
-  expect_one_line_error(run_program({"check", kTiny}), 2, "REFERENCE is required");
-  expect_one_line_error(run_program({"quantize", kTiny}), 2, "OUT is required");
-  expect_one_line_error(run_program({"batch", kTiny, "requests.jsonl"}), 2, "OUT is required");
+  const TempDirectory files;
+  const std::string requests = files.write("requests.jsonl", "");
+  for (const std::string& model : {kTiny, std::string("google/gemma-4-E2B-it")}) {
+    const std::string taken = " is required; \"" + model + "\" is no file and so taken for MODEL";
+    expect_one_line_error(run_program({"check", model}), 2, "REFERENCE" + taken);
+    expect_one_line_error(run_program({"eval", model}), 2, "TEXT" + taken);
+    expect_one_line_error(run_program({"batch", model}), 2, "IN" + taken);
+    expect_one_line_error(run_program({"batch", model, requests}), 2, "OUT" + taken);
+  }
+  expect_one_line_error(run_program({"batch", requests}), 2, "OUT is required;");
+}
+
+TEST(CommandLine, QuantizeNeedsItsModel) {
+  const TempDirectory files;
+  expect_one_line_error(run_program({"quantize", files.path() / "gemma"}), 2,
+                        "OUT is required; see carat quantize --help");
+  EXPECT_TRUE(std::filesystem::is_empty(files.path()));
+  expect_one_line_error(run_program({"quantize"}), 2, "MODEL is required");
 }
 
 }  // namespace

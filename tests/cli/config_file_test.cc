@@ -33,6 +33,9 @@ log-json=true)";
               testing::ElementsAre("2 port=8000", "3 alias=a \"b\" # c", "4 host=C:\\d", "6 api-key=one",
                                    "6 api-key=two", "6 api-key=three", "8 log-json=true"));
   EXPECT_TRUE(read("\n# nothing\r\n").empty());
+  // Behind a blank alone: keys and passwords may have the sign.
+  EXPECT_THAT(read("a = b#c\nd =#e\n#f = g\nh = [#i,#j] # k"),
+              testing::ElementsAre("1 a=b#c", "2 d=#e", "4 h=#i", "4 h=#j"));
 }
 
 TEST(ConfigFile, WhatIsNoOptionIsNamedWithItsLine) {
@@ -42,6 +45,9 @@ TEST(ConfigFile, WhatIsNoOptionIsNamedWithItsLine) {
       {"port =", "a value is missing"},
       {"port = 8000 8001", "unexpected \"8001\" behind the value"},
       {"host = \"a", "has no closing quote"},
+      {"port = 8000#of it", "unexpected \"it\" behind the value"},
+      {"devices = 0,1", "a text with blanks or commas needs quotes, several values a list such as [0, 1]"},
+      {"prot = []", "an empty list"},
       {"api-key = [a b]", "a list needs a comma"},
       {"host = \"a\\n\"", "a backslash"}};
   for (const auto& [text, message] : wrong)
@@ -63,10 +69,29 @@ TEST(ConfigFile, AMistakeIsSaidWithFileLineAndName) {
   expect_mistake("prot = 80", "unknown option \"prot\" (did you mean port?)");
   expect_mistake("log-json = perhaps", "log-json: must be true or false, not \"perhaps\"");
   expect_mistake("config = \"other.toml\"", "has no meaning in a file: config");
+  expect_mistake("port = [1, 2]", "port takes one value, not 2");
+  expect_mistake("model = [a, b]", "model takes one value, not 2");
+  expect_mistake("model = \"\"", "model: is empty");
   // The environment goes before the file, and its mistakes are its own.
   EXPECT_THAT(serve("port = abc", {"CARAT_PORT=0"}).err, HasSubstr("/no/such/model"));
   const Finished environment = serve("port = 0", {"CARAT_MAX_QUEUE=abc"});
   EXPECT_THAT(environment.err, HasSubstr("carat: CARAT_MAX_QUEUE: must be"));
+}
+
+TEST(ConfigFile, GivesWayToTheSameOptionInTheEnvironmentOrTypedByAnyOfItsNames) {
+  const TempDirectory directory;
+  const auto expect_loading = [&](const std::string& text, const std::vector<std::string>& typed,
+                                  std::vector<std::string> environment = {}) {
+    const std::string file = directory.write("carat.toml", "port = 0\n" + text);
+    std::vector<std::string> words{"serve", "/no/such/model", "--config", file};
+    words.insert(words.end(), typed.begin(), typed.end());
+    EXPECT_THAT(run_program(words, "", std::move(environment)).err, HasSubstr("loading /no/such/model"));
+  };
+  // A value that can't be would be named if it were looked at.
+  expect_loading("ctx-size = 0", {}, {"CARAT_CONTEXT=8192"});
+  expect_loading("context = 0", {"--max-model-len", "8192"});
+  expect_loading("api-key = [\"\", two]", {"--api-key", "one"});
+  expect_loading("served-model-name = \"\"", {}, {"CARAT_ALIAS=one"});
 }
 
 TEST(ConfigFile, NamesTheModelUnlessOneIsTypedOrInTheEnvironment) {

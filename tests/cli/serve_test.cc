@@ -9,8 +9,9 @@ namespace {
 class Serving {
  public:
   /// Waits until the log has `line`.
-  explicit Serving(std::string_view line, const std::vector<std::string>& more = {})
-      : program_(arguments(more)) {
+  explicit Serving(std::string_view line, const std::vector<std::string>& more = {},
+                   std::vector<std::string> environment = {})
+      : program_(arguments(more), "", std::move(environment)) {
     EXPECT_TRUE(comes_true([&] { return program_.errors().find(line) != std::string::npos; }))
         << program_.errors();
   }
@@ -56,12 +57,33 @@ TEST(Serve, ASignalEndsItWhileItServes) {
 
 TEST(Serve, TakesSeveralDevices) {
   EXPECT_EQ(Serving("serving ", {"--devices", "cpu,ref", "--context", "200"}).end(SIGTERM).code, 0);
-  const Finished both = run_program({"serve", kDemoModel, "--device", "cpu", "--devices", "0,1"});
-  EXPECT_NE(both.code, 0);
-  EXPECT_NE(both.err.find("--devices"), std::string::npos) << both.err;
-  const Finished unknown = run_program({"serve", kDemoModel, "--devices", "0,x"});
-  EXPECT_NE(unknown.code, 0);
-  EXPECT_NE(unknown.err.find("\"x\""), std::string::npos) << unknown.err;
+  expect_one_line_error(run_program({"serve", kDemoModel, "--devices", "0,x"}), 2, "\"x\"");
+  const Finished before_model = run_program({"serve", "--port", "0", "--devices", "0,1", "/no/such/model"});
+  EXPECT_NE(before_model.err.find("loading /no/such/model"), std::string::npos) << before_model.err;
+}
+
+TEST(Serve, DeviceAndDevicesExcludeEachOtherButWhatIsTypedGoesBeforeTheEnvironmentAndThatBeforeTheFile) {
+  const TempDirectory directory;
+  const std::vector<std::string> device{"--device", "cpu", "--context", "200"};
+  const std::vector<std::string> devices{"--devices", "cpu", "--context", "200"};
+  EXPECT_EQ(Serving("serving ", device, {"CARAT_DEVICES=7,8"}).end(SIGTERM).code, 0);
+  EXPECT_EQ(Serving("serving ", devices, {"CARAT_DEVICE=cuda:7"}).end(SIGTERM).code, 0);
+  const std::string list = directory.write("list.toml", "devices = [7, 8]\ncontext = 200\n");
+  EXPECT_EQ(Serving("serving ", {"--config", list, "--device", "cpu"}).end(SIGTERM).code, 0);
+  EXPECT_EQ(Serving("serving ", {"--config", list}, {"CARAT_DEVICE=cpu"}).end(SIGTERM).code, 0);
+
+  const auto serve = [](std::vector<std::string> more, std::vector<std::string> environment = {}) {
+    more.insert(more.begin(), {"serve", "/no/such/model", "--port", "0"});
+    return run_program(more, "", std::move(environment));
+  };
+  expect_one_line_error(serve({"--device", "cpu", "--devices", "0,1"}), 2,
+                        "--device can't be used together with --devices");
+  expect_one_line_error(serve({}, {"CARAT_DEVICE=cpu", "CARAT_DEVICES=0,1"}), 2,
+                        "CARAT_DEVICE can't be used together with CARAT_DEVICES");
+  expect_one_line_error(serve({"--devices", "x"}, {"CARAT_DEVICE=cpu"}), 2, "carat: --devices: must be");
+  const std::string both = directory.write("both.toml", "device = cpu\ndevices = [0, 1]\n");
+  expect_one_line_error(serve({"--config", both}), 1,
+                        "both.toml, line 2: device can't be used together with devices");
 }
 
 TEST(Serve, WarnsWhenTheNetworkMayUseItWithoutAKey) {
