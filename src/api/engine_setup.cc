@@ -48,10 +48,19 @@ DraftMethod draft_method(const std::string& name) {
   return name == "suffix" ? DraftMethod::suffix : DraftMethod::model;
 }
 
-void check_context(int context, int max_positions) {
-  if (context <= max_positions) return;
-  fail(ErrorKind::invalid_argument, "a context of ", context, ": the model has only ", max_positions,
-       " positions");
+/// Before any number reaches an estimate of memory.
+void check(const EngineSetup& setup, int max_positions) {
+  const auto at_least = [](int least, const char* what, int value) {
+    if (value < least) fail(ErrorKind::invalid_argument, what, " is ", value, ", must be at least ", least);
+  };
+  at_least(0, "context", setup.context);
+  at_least(1, "number of sequences", setup.max_sequences);
+  at_least(0, "tokens per step", setup.max_step_tokens);
+  at_least(0, "number of waiting replies", setup.max_waiting);
+  at_least(0, "number of draft tokens", setup.draft_tokens);
+  if (setup.context > max_positions)
+    fail(ErrorKind::invalid_argument, "a context of ", setup.context, ": the model has only ", max_positions,
+         " positions");
 }
 
 /// As much as the memory allows, and the longest context that this leaves.
@@ -156,7 +165,7 @@ RunnerOptions exact_kv(const ModelPlan& plan, const DeviceOptions& device, int c
 
 std::unique_ptr<Engine> make_engine(LoadedModel model, std::shared_ptr<const Tokenizer> tokenizer,
                                     const EngineSetup& setup, const LoadProgress& progress) {
-  check_context(setup.context, model.plan.max_positions);
+  check(setup, model.plan.max_positions);
   int context = 0;
   const RunnerOptions limits = shared_kv(model.plan, setup, context);
   return start(std::move(model), std::move(tokenizer), setup, limits, context, setup.prefix_cache, progress);
@@ -164,7 +173,7 @@ std::unique_ptr<Engine> make_engine(LoadedModel model, std::shared_ptr<const Tok
 
 std::unique_ptr<Engine> make_single_engine(LoadedModel model, std::shared_ptr<const Tokenizer> tokenizer,
                                            const EngineSetup& setup, const LoadProgress& progress) {
-  check_context(setup.context, model.plan.max_positions);
+  check(setup, model.plan.max_positions);
   const RunnerOptions limits = exact_kv(model.plan, setup.device, setup.context, 1, step_tokens(setup));
   return start(std::move(model), std::move(tokenizer), setup, limits, setup.context, false, progress);
 }

@@ -151,7 +151,7 @@ Model Model::load(const std::string& name, const ModelOptions& options) {
   LoadedModel loaded = load_model(name, options.warning);
   auto state = std::make_unique<State>();
   state->tokenizer = load_tokenizer(loaded, options.warning);
-  state->chat_template = load_chat_template(loaded, state->tokenizer);
+  state->chat_template = load_chat_template(loaded, state->tokenizer, options.warning);
   state->generation = loaded.generation;
   state->bos = bos_token(loaded);
   state->engine = make_engine(std::move(loaded), state->tokenizer, engine_setup(options), options.progress);

@@ -23,13 +23,14 @@ void check_tokenizer_config(const std::filesystem::path& file) {
 }  // namespace
 
 std::shared_ptr<const ChatTemplate> load_chat_template(const LoadedModel& model,
-                                                       std::shared_ptr<const Tokenizer> tokenizer) {
+                                                       std::shared_ptr<const Tokenizer> tokenizer,
+                                                       const WarningSink& warn) {
   check_tokenizer_config(model.directory / "tokenizer_config.json");
   // The models without per-layer embeddings expect an empty thought when they are not to think.
   const std::vector<int32_t> eos = engine_options(model).eos_tokens;
   const bool ends_turns = std::ranges::find(eos, tokenizer->find("<turn|>")) != eos.end();
   const ChatTemplateOptions options{bos_token(model), model.plan.ple_dim == 0, ends_turns};
-  return ChatTemplate::load(model.directory, std::move(tokenizer), options);
+  return ChatTemplate::load(model.directory, std::move(tokenizer), options, warn);
 }
 
 jinja::Value text_message(std::string_view role, std::string_view text) {

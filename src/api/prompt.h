@@ -12,9 +12,10 @@
 namespace carat {
 
 /// How a conversation becomes a prompt of this checkpoint, for all that take one: its own chat template or a
-/// built-in one. Throws Error as ChatTemplate::load() does.
+/// built-in one. Throws and warns as ChatTemplate::load() does.
 std::shared_ptr<const ChatTemplate> load_chat_template(const LoadedModel& model,
-                                                       std::shared_ptr<const Tokenizer> tokenizer);
+                                                       std::shared_ptr<const Tokenizer> tokenizer,
+                                                       const WarningSink& warn);
 
 /// A message whose content is `text` all through, for Conversation::messages.
 jinja::Value text_message(std::string_view role, std::string_view text);

@@ -27,14 +27,14 @@ json read_json_object(const std::filesystem::path& file) {
 }
 
 struct NamedTemplate {
-  std::string name, source;
+  std::string name, source, place;
 };
 
-/// The field chat_template: one template, or a list of named ones. Empty without it.
+/// The field chat_template: one template, or those of a list that we use. Empty without it.
 std::vector<NamedTemplate> templates_of(const json& document, const std::filesystem::path& file) {
   const json field = document.is_object() ? document.value("chat_template", json()) : json();
   if (field.is_null()) return {};
-  if (field.is_string()) return {{"default", field.get<std::string>()}};
+  if (field.is_string()) return {{"default", field.get<std::string>(), file.string() + ": chat_template"}};
   if (!field.is_array())
     fail(ErrorKind::corrupt, file.string(), ": chat_template is neither a string nor a list of templates");
   std::vector<NamedTemplate> templates;
@@ -43,9 +43,33 @@ std::vector<NamedTemplate> templates_of(const json& document, const std::filesys
                        named.value("template", json()).is_string();
     if (!valid)
       fail(ErrorKind::corrupt, file.string(), ": an entry of chat_template is not {\"name\", \"template\"}");
-    templates.push_back({named["name"].get<std::string>(), named["template"].get<std::string>()});
+    const std::string name = named["name"].get<std::string>();
+    if (name == "default" || name == "tool_use")
+      templates.push_back({name, named["template"].get<std::string>(), file.string() + ": template " + name});
   }
+  if (!field.empty() && std::ranges::find(templates, "default", &NamedTemplate::name) == templates.end())
+    fail(ErrorKind::unsupported, file.string(), ": none of the chat templates is named default");
   return templates;
+}
+
+/// Those that the checkpoint brings, a default one among them. Empty without any.
+std::vector<NamedTemplate> checkpoint_templates(const std::filesystem::path& directory) {
+  if (const auto file = directory / "chat_template.jinja"; std::filesystem::exists(file))
+    return {{"default", std::string(MappedFile(file).text()), file.string()}};
+  for (const char* const name : {"tokenizer_config.json", "chat_template.json"}) {
+    const auto file = directory / name;
+    std::vector<NamedTemplate> templates = templates_of(read_json_object(file), file);
+    if (!templates.empty()) return templates;
+  }
+  return {};
+}
+
+/// The turn token of Gemma 4 that a template writes though it would be encoded as text: a model with this
+/// vocabulary has never seen such a turn. Empty: none.
+std::string_view missing_turn_token(const Tokenizer& tokenizer, std::string_view source) {
+  for (const std::string_view token : {"<|turn>", "<turn|>"})
+    if (source.find(token) != source.npos && !tokenizer.is_special(tokenizer.find(token))) return token;
+  return {};
 }
 
 /// Text that no template trims or changes, put where the prompt is to end.
@@ -117,44 +141,28 @@ void ChatTemplate::add_template(std::string_view source, const std::string& name
   knows_tools_ |= for_tools || source.find("tools") != source.npos;
 }
 
-std::shared_ptr<const ChatTemplate> ChatTemplate::parse(std::string_view source, const std::string& name,
-                                                        const std::filesystem::path& directory,
-                                                        std::shared_ptr<const Tokenizer> tokenizer,
-                                                        const ChatTemplateOptions& options) {
-  const std::shared_ptr<ChatTemplate> result(new ChatTemplate(std::move(tokenizer), directory, options));
-  result->add_template(source, name, false);
-  return result;
-}
-
 std::shared_ptr<const ChatTemplate> ChatTemplate::load(const std::filesystem::path& directory,
                                                        std::shared_ptr<const Tokenizer> tokenizer,
-                                                       const ChatTemplateOptions& options) {
+                                                       const ChatTemplateOptions& options,
+                                                       const std::function<void(const std::string&)>& warn) {
   const std::shared_ptr<ChatTemplate> result(new ChatTemplate(tokenizer, directory, options));
-  const auto use_built_in = [&](Kind kind, std::string_view source) {
-    result->kind_ = kind;
-    result->add_template(source, "the built-in chat template", false);
-    return result;
-  };
-  // Where a template's markers would be encoded as text, the model has never seen a turn.
-  for (const char* const marker : {"<|turn>", "<turn|>"})
-    if (!tokenizer->is_special(tokenizer->find(marker)))
-      return use_built_in(Kind::builtin_plain, plain_template());
-  if (const auto file = directory / "chat_template.jinja"; std::filesystem::exists(file)) {
-    result->add_template(MappedFile(file).text(), file.string(), false);
-    return result;
-  }
-  for (const char* const name : {"tokenizer_config.json", "chat_template.json"}) {
-    const auto file = directory / name;
-    const std::vector<NamedTemplate> templates = templates_of(read_json_object(file), file);
+  const std::vector<NamedTemplate> templates = checkpoint_templates(directory);
+  std::string_view missing;
+  for (const NamedTemplate& each : templates)
+    if (missing.empty()) missing = missing_turn_token(*tokenizer, each.source);
+  if (!templates.empty() && missing.empty()) {
     for (const NamedTemplate& each : templates)
-      if (each.name == "default" || each.name == "tool_use")
-        result->add_template(each.source, file.string() + ": template " + each.name, each.name == "tool_use");
-    if (result->template_) return result;
-    if (!templates.empty())
-      fail(ErrorKind::unsupported, file.string(), ": none of the chat templates is named default");
+      result->add_template(each.source, each.place, each.name == "tool_use");
+    return result;
   }
-  return options.ends_turns ? use_built_in(Kind::builtin_gemma4, gemma4_template())
-                            : use_built_in(Kind::builtin_plain, plain_template());
+  if (!missing.empty() && warn)
+    warn(templates.front().place + " writes " + std::string(missing) +
+         ", which is not a special token of tokenizer.json: it is not used, messages are continued as text");
+  const bool has_turns =
+      missing.empty() && options.ends_turns && missing_turn_token(*tokenizer, gemma4_template()).empty();
+  result->continues_text_ = !has_turns;
+  result->add_template(has_turns ? gemma4_template() : plain_template(), "the built-in chat template", false);
+  return result;
 }
 
 MarkedText ChatTemplate::render(const Conversation& conversation) const {

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -27,17 +28,13 @@ struct ChatTemplateOptions {
 class ChatTemplate {
  public:
   /// In this order: chat_template.jinja, chat_template of tokenizer_config.json (a template, or a list of
-  /// named ones), chat_template.json, the format of Gemma 4. A model that has never seen a turn, be it
-  /// because its vocabulary lacks the turn tokens or because it has no template and doesn't end turns, gets
-  /// plain text: the messages one after another. Throws Error{corrupt} or Error{unsupported} naming the file.
-  static std::shared_ptr<const ChatTemplate> load(const std::filesystem::path& directory,
-                                                  std::shared_ptr<const Tokenizer> tokenizer,
-                                                  const ChatTemplateOptions& options);
-  /// A template given by the user. Special tokens such as bos_token still come from the directory.
-  static std::shared_ptr<const ChatTemplate> parse(std::string_view source, const std::string& name,
-                                                   const std::filesystem::path& directory,
-                                                   std::shared_ptr<const Tokenizer> tokenizer,
-                                                   const ChatTemplateOptions& options);
+  /// named ones), chat_template.json, the format of Gemma 4. Plain text, the messages one after another, is
+  /// for a model that has never seen a turn: one without a template that doesn't end turns or lacks the turn
+  /// tokens, and one whose template writes <|turn> or <turn|> though its vocabulary lacks them, of which
+  /// `warn` gets a line. Throws Error{corrupt} or Error{unsupported} naming the file.
+  static std::shared_ptr<const ChatTemplate> load(
+      const std::filesystem::path& directory, std::shared_ptr<const Tokenizer> tokenizer,
+      const ChatTemplateOptions& options, const std::function<void(const std::string& warning)>& warn = {});
 
   /// The prompt's text. Throws Error{invalid_argument} for what is wrong with the conversation, naming
   /// message and field, and for what the template raises, naming its file, line and column;
@@ -46,10 +43,8 @@ class ChatTemplate {
   /// Ids of a rendered prompt: special tokens only where the template wrote them, and exactly one bos.
   std::vector<int32_t> encode(const MarkedText& prompt) const;
 
-  enum class Kind { checkpoint, builtin_gemma4, builtin_plain };
-  Kind kind() const { return kind_; }
   /// No turns: the model goes on with what the messages say.
-  bool continues_text() const { return kind_ == Kind::builtin_plain; }
+  bool continues_text() const { return continues_text_; }
   /// Whether the template looks at enable_thinking.
   bool can_think() const { return can_think_; }
 
@@ -70,8 +65,7 @@ class ChatTemplate {
   std::shared_ptr<const jinja::Template> template_, tool_template_;  // the second may be null
   jinja::Map variables_;                                             // bos_token and its like
   std::vector<SpecialToken> special_tokens_;                         // the longest first
-  Kind kind_ = Kind::checkpoint;
-  bool can_think_ = false, knows_tools_ = false;
+  bool continues_text_ = false, can_think_ = false, knows_tools_ = false;
 };
 
 }  // namespace carat

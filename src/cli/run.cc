@@ -135,9 +135,10 @@ std::shared_ptr<TokenMask> schema_mask(const RunOptions& options, const LoadedMo
 int run_command(const RunOptions& options) {
   if (wants_chat(options)) return chat_command(options);
   const std::string text = read_prompt(options);
-  LoadedModel model = load_model(options.model, warning_printer(options.quiet));
-  const auto tokenizer = load_tokenizer(model, warning_printer(options.quiet));
-  const auto chat_template = options.raw ? nullptr : load_chat_template(model, tokenizer);
+  const WarningSink warn = warning_printer(options.quiet);
+  LoadedModel model = load_model(options.model, warn);
+  const auto tokenizer = load_tokenizer(model, warn);
+  const auto chat_template = options.raw ? nullptr : load_chat_template(model, tokenizer, warn);
   check_chat_options(options, chat_template.get());
 
   const ReplyOptions& how = options.generation;

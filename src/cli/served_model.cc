@@ -46,7 +46,7 @@ std::shared_ptr<ServedModel> load_served_model(const std::string& model, const E
   served->bos = bos_token(loaded);
   served->vocab = loaded.config.vocab_size;
   served->sampling = sampling_params(defaults, loaded.generation);
-  served->chat_template = load_chat_template(loaded, served->tokenizer);
+  served->chat_template = load_chat_template(loaded, served->tokenizer, warn);
   served->grammars = make_grammars(served->tokenizer, engine_options(loaded).eos_tokens);
   served->created = static_cast<int64_t>(std::time(nullptr));
   served->fingerprint = std::string("carat-" CARAT_VERSION "-") + format_name(stored_format(loaded.plan));

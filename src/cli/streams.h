@@ -40,7 +40,7 @@ std::string read_file(const std::filesystem::path& path);
 /// put into it. All errors and warnings go through here.
 void print_message(std::string_view message);
 
-/// Prints "carat: warning: ..."; empty when `quiet`. For load_model() and load_tokenizer().
+/// Prints "carat: warning: ..."; empty when `quiet`. For load_model() and its like.
 std::function<void(const std::string&)> warning_printer(bool quiet);
 
 }  // namespace carat

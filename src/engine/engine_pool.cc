@@ -1,6 +1,7 @@
 #include "engine/engine_pool.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
@@ -53,24 +54,32 @@ EnginePool::EnginePool(std::vector<std::unique_ptr<Engine>> engines) {
   for (std::unique_ptr<Engine>& engine : engines) members_.push_back({std::move(engine), {}});
 }
 
-std::size_t EnginePool::choose(const Request& request) {
+void EnginePool::Member::look(int more) {
+  load = 0;
+  std::erase_if(submissions, [&](const std::weak_ptr<const Submission>& weak) {
+    const auto submission = weak.lock();
+    if (submission) load += submission->request.samples;
+    return submission == nullptr;
+  });
+  failed = !engine->failure().empty();
+  full = load + more > engine->runner().info().limits.max_sequences;
+}
+
+std::size_t EnginePool::choose(const std::vector<Request>& requests) {
   constexpr int kLittleMore = 4;
   constexpr std::size_t kMostBeginnings = 1 << 18;
-  for (Member& member : members_) {
-    member.load = 0;
-    std::erase_if(member.submissions, [&](const std::weak_ptr<const Submission>& weak) {
-      const auto submission = weak.lock();
-      if (submission) member.load += submission->request.samples;
-      return submission == nullptr;
-    });
-  }
-  std::size_t best =
-      static_cast<std::size_t>(std::ranges::min_element(members_, {}, &Member::load) - members_.begin());
-  const std::vector<uint64_t> hashes = beginnings(request);
+  int more = 0;
+  for (const Request& request : requests) more += request.samples;
+  for (Member& member : members_) member.look(more);
+  const auto rank = [](const Member& member) { return std::tuple(member.failed, member.full, member.load); };
+  auto best = static_cast<std::size_t>(std::ranges::min_element(members_, {}, rank) - members_.begin());
+  auto acceptable = rank(members_[best]);
+  if (!members_[best].full) std::get<int>(acceptable) += kLittleMore;  // else all have a queue
+  const std::vector<uint64_t> hashes = beginnings(requests.front());
   for (auto hash = hashes.rbegin(); hash != hashes.rend(); ++hash) {
     const auto known = known_beginnings_.find(*hash);
     if (known == known_beginnings_.end()) continue;
-    if (members_[known->second].load <= members_[best].load + kLittleMore) best = known->second;
+    if (rank(members_[known->second]) <= acceptable) best = known->second;
     break;
   }
   if (known_beginnings_.size() > kMostBeginnings) known_beginnings_.clear();
@@ -82,7 +91,7 @@ RequestHandle EnginePool::submit(std::vector<Request> requests, std::function<vo
   if (members_.size() == 1 || requests.empty())
     return members_.front().engine->submit(std::move(requests), std::move(notify));
   const std::lock_guard lock(mutex_);
-  Member& member = members_[choose(requests.front())];
+  Member& member = members_[choose(requests)];
   RequestHandle handle = member.engine->submit(std::move(requests), std::move(notify));
   handle.watch(member.submissions);
   return handle;

@@ -18,8 +18,9 @@ class EnginePool {
   explicit EnginePool(std::vector<std::unique_ptr<Engine>> engines);
   explicit EnginePool(std::unique_ptr<Engine> engine);
 
-  /// As Engine::submit(), to the engine with the least to do. One that has computed the beginning of the
-  /// first prompt before, and so may still hold it, gets it even when it has a little more to do.
+  /// As Engine::submit(), to the engine with the least to do of those that have room for all replies at once;
+  /// to one that has failed only when all have. One that has computed the beginning of the first prompt
+  /// before, and so may still hold it, gets it even when it has a little more to do.
   RequestHandle submit(std::vector<Request> requests, std::function<void()> notify = {});
 
   /// Of all engines together.
@@ -30,17 +31,19 @@ class EnginePool {
   int max_context() const;
   /// Replies that run at once.
   int max_sequences() const;
-  std::size_t size() const { return members_.size(); }
-  const Engine& engine(std::size_t index) const { return *members_[index].engine; }
 
  private:
   struct Member {
     std::unique_ptr<Engine> engine;
     std::vector<std::weak_ptr<const Submission>> submissions;  // some of which have ended
     int load = 0;                                              // replies under way
+    bool failed = false, full = false;
+
+    /// Brings all this up to date; full: `more` replies would have to wait.
+    void look(int more);
   };
 
-  std::size_t choose(const Request& request);
+  std::size_t choose(const std::vector<Request>& requests);
 
   std::vector<Member> members_;
   std::mutex mutex_;  // of what follows, and of the members' submissions

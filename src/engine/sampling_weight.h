@@ -1,6 +1,7 @@
 // The arithmetic of drawing that the host's sampler and those of devices share. Weights are whole numbers, so
-// sums of them are exact and the same in any order. Compile without fused multiply-adds (-ffp-contract=off,
-// --fmad=false): then every machine has the same weights.
+// sums of them are exact and the same in any order. Who includes this compiles without fused
+// multiply-adds (the CMake target carat_unfused, nvcc's --fmad=false): then every machine has the same
+// weights.
 #pragma once
 #include <bit>
 #include <cstdint>

@@ -77,6 +77,26 @@ TEST(EngineSetup, StepsAreAsLargeAsSuitsTheDeviceUnlessAskedFor) {
   EXPECT_EQ(step_tokens(setup), 1 + setup.draft_tokens);
 }
 
+TEST(EngineSetup, ImpossibleNumbersAreRefusedAndNamed) {
+  const auto rejects = [](const char* what, const EngineSetup& wrong) {
+    for (const char* const draft : {"", "ngram"}) {
+      EngineSetup setup = wrong;
+      setup.draft = draft;
+      setup.device.device = "ref";
+      expect_error(ErrorKind::invalid_argument, {what, "must be at least"},
+                   [&] { make_engine(load_model(kDemoModel, {}), nullptr, setup); });
+      if (setup.context == 0) setup.context = 64;
+      expect_error(ErrorKind::invalid_argument, {what, "must be at least"},
+                   [&] { make_single_engine(load_model(kDemoModel, {}), nullptr, setup); });
+    }
+  };
+  rejects("context is -1", {.device = {}, .context = -1, .draft = {}});
+  rejects("number of sequences is 0", {.device = {}, .max_sequences = 0, .draft = {}});
+  rejects("number of sequences is -3", {.device = {}, .max_sequences = -3, .draft = {}});
+  rejects("tokens per step is -5", {.device = {}, .max_step_tokens = -5, .draft = {}});
+  rejects("number of waiting replies is -1", {.device = {}, .max_waiting = -1, .draft = {}});
+}
+
 TEST(EngineSetup, ExactPagesMustFit) {
   const LoadedModel model = load_model(kDemoModel, {});
   DeviceOptions device{.device = "ref", .isa = {}, .format = {}, .kv_memory = "1MiB"};

@@ -41,9 +41,42 @@ TEST(ChatTemplate, CheckpointsTemplateWins) {
                   R"j({"chat_template": "config", "bos_token": {"content": "<bos>"}})j");
   EXPECT_EQ(template_of(directory)->render(conversation(kHello)).bytes(), "config");
   directory.write("chat_template.jinja", "file {{ bos_token }}{{ messages[0].content }}");
-  const auto used = template_of(directory);
-  EXPECT_EQ(used->render(conversation(kHello)).bytes(), "file <bos> Hello ");
-  EXPECT_EQ(used->kind(), ChatTemplate::Kind::checkpoint);
+  EXPECT_EQ(template_of(directory)->render(conversation(kHello)).bytes(), "file <bos> Hello ");
+}
+
+TEST(ChatTemplate, CheckpointsTemplateOfAnotherFormatNeedsNoTurnTokensOfGemma4) {
+  const auto tokenizer = parse_tokenizer(small_tokenizer_json({}, {}));
+  for (const std::string_view marker : {"<|im_start|>", "<start_of_turn>"}) {
+    const TempDirectory directory;
+    directory.write("chat_template.jinja", std::string(marker) + "user{{ messages[0].content }}");
+    std::string warnings;
+    const auto chat = ChatTemplate::load(directory.path(), tokenizer, {kBos, false, false},
+                                         [&](const std::string& warning) { warnings += warning; });
+    EXPECT_FALSE(chat->continues_text());
+    EXPECT_EQ(chat->render(conversation(kHello)).bytes(), std::string(marker) + "user Hello ");
+    EXPECT_EQ(warnings, "");
+  }
+}
+
+TEST(ChatTemplate, ATemplateWhoseTurnTokensTheVocabularyLacksIsNotUsedAndNamed) {
+  const auto tokenizer = parse_tokenizer(small_tokenizer_json({}, {}));
+  const std::vector<std::pair<std::string_view, std::string_view>> files = {
+      {"chat_template.jinja", "x<|turn>{{ messages[0].content }}"},
+      {"tokenizer_config.json", R"j({"chat_template": "x<|turn>"})j"},
+      {"chat_template.json", R"j({"chat_template": [{"name": "default", "template": "x"},
+                                                     {"name": "tool_use", "template": "<|turn>"}]})j"}};
+  for (const auto& [file, text] : files) {
+    const TempDirectory directory;
+    directory.write(std::string(file), std::string(text));
+    std::vector<std::string> warnings;
+    const auto chat = ChatTemplate::load(directory.path(), tokenizer, {kBos, false},
+                                         [&](const std::string& warning) { warnings.push_back(warning); });
+    EXPECT_TRUE(chat->continues_text());
+    EXPECT_EQ(chat->render(conversation(kHello)).bytes(), "<bos> Hello ");
+    ASSERT_EQ(warnings.size(), 1u) << file;
+    EXPECT_NE(warnings[0].find(file), std::string::npos) << warnings[0];
+    EXPECT_NE(warnings[0].find("<|turn>, which is not a special token"), std::string::npos) << warnings[0];
+  }
 }
 
 TEST(ChatTemplate, NamedTemplatesServeChatsWithAndWithoutTools) {
@@ -71,11 +104,11 @@ TEST(ChatTemplate, BrokenFilesAreNamed) {
 
 TEST(ChatTemplate, BuiltInFormatsFollowTheVocabulary) {
   const TempDirectory directory;
-  EXPECT_EQ(template_of(directory)->kind(), ChatTemplate::Kind::builtin_gemma4);
+  EXPECT_FALSE(template_of(directory)->continues_text());
   EXPECT_TRUE(template_of(directory)->can_think());
   const auto plain =
       ChatTemplate::load(directory.path(), parse_tokenizer(small_tokenizer_json({}, {})), {kBos, false});
-  EXPECT_EQ(plain->kind(), ChatTemplate::Kind::builtin_plain);
+  EXPECT_TRUE(plain->continues_text());
   EXPECT_FALSE(plain->can_think());
   EXPECT_EQ(
       plain->render(conversation(R"([{"role": "system", "content": "a"}, {"role": "user", "content": "b"}])"))
@@ -98,7 +131,6 @@ TEST(ChatTemplate, AModelThatHasSeenNoTurnContinuesText) {
   EXPECT_TRUE(load(chat_tokenizer(), false)->continues_text());
   directory.write("chat_template.jinja", "{{ messages[0].content }}");
   EXPECT_FALSE(load(chat_tokenizer(), false)->continues_text());
-  EXPECT_TRUE(load(parse_tokenizer(small_tokenizer_json({}, {})), true)->continues_text());
 }
 
 TEST(ChatTemplate, ToolsThatNoTemplateShowsAreRefused) {
@@ -107,8 +139,8 @@ TEST(ChatTemplate, ToolsThatNoTemplateShowsAreRefused) {
   directory.write("chat_template.jinja", "{{ messages[0].content }}");
   expect_error(ErrorKind::unsupported, {"tools: the chat template of this checkpoint has none"},
                [&] { template_of(directory)->render(asked); });
-  const auto plain =
-      ChatTemplate::load(directory.path(), parse_tokenizer(small_tokenizer_json({}, {})), {kBos, false});
+  const auto plain = ChatTemplate::load(TempDirectory().path(), parse_tokenizer(small_tokenizer_json({}, {})),
+                                        {kBos, false});
   expect_error(ErrorKind::unsupported, {"tools: this model only continues text"},
                [&] { plain->render(asked); });
   directory.write("chat_template.jinja", "{{ messages[0].content }}{{ tools | length }}");

@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+
 #include "engine/kv_pages.h"
 #include "engine/scripted_runner.h"
+#include "support/expect_error.h"
 
 namespace carat {
 namespace {
@@ -12,16 +15,32 @@ namespace {
 constexpr int kVocab = 50, kContext = 400;
 const std::array<KvGroup, kKvGroups> kGroups{KvGroup{1, 1, 4, 0}, KvGroup{1, 1, 4, 16}};
 
-std::unique_ptr<EnginePool> make_pool(int engines) {
+struct TestedPool {
+  std::vector<const Engine*> engines;
+  std::unique_ptr<EnginePool> pool;
+
+  EnginePool* operator->() const { return pool.get(); }
+  EnginePool& operator*() const { return *pool; }
+};
+
+/// `max_sequences` of each engine; those in `broken` fail with their first step.
+TestedPool make_pool(const std::vector<int>& max_sequences, int max_waiting = 1024,
+                     const std::vector<bool>& broken = {}) {
   std::vector<std::unique_ptr<Engine>> all;
-  for (int i = 0; i < engines; ++i) {
+  TestedPool result;
+  for (std::size_t i = 0; i < max_sequences.size(); ++i) {
     EngineOptions options;
     options.max_positions = kContext;
-    all.push_back(std::make_unique<Engine>(
-        std::make_unique<ScriptedRunner>(kGroups, size_kv(kGroups, kContext, 8, 64), kVocab), nullptr,
-        options));
+    options.max_waiting = max_waiting;
+    auto runner =
+        std::make_unique<ScriptedRunner>(kGroups, size_kv(kGroups, kContext, max_sequences[i], 64), kVocab);
+    if (i < broken.size() && broken[i])
+      runner->before_each_step([] { throw std::runtime_error("device lost"); });
+    all.push_back(std::make_unique<Engine>(std::move(runner), nullptr, options));
+    result.engines.push_back(all.back().get());
   }
-  return std::make_unique<EnginePool>(std::move(all));
+  result.pool = std::make_unique<EnginePool>(std::move(all));
+  return result;
 }
 
 Request request_of(std::vector<int32_t> prompt) {
@@ -47,29 +66,29 @@ void run(EnginePool& pool, const std::vector<int32_t>& prompt) {
   finish(handle);
 }
 
-std::vector<int64_t> prompt_tokens(const EnginePool& pool) {
+std::vector<int64_t> prompt_tokens(const TestedPool& pool) {
   std::vector<int64_t> tokens;
-  for (std::size_t i = 0; i < pool.size(); ++i) {
-    const EngineStats stats = pool.engine(i).stats();
+  for (const Engine* engine : pool.engines) {
+    const EngineStats stats = engine->stats();
     tokens.push_back(stats.prompt_tokens + stats.cached_tokens);
   }
   return tokens;
 }
 
 TEST(EnginePool, RequestsGoToTheEngineWithTheLeastToDo) {
-  const auto pool = make_pool(3);
+  const auto pool = make_pool({8, 8, 8});
   std::vector<RequestHandle> handles;  // nobody reads them, so none has ended for the pool
   for (int i = 0; i < 6; ++i) handles.push_back(submit(*pool, random_tokens(i, 100, kVocab)));
   for (RequestHandle& handle : handles) finish(handle);
-  EXPECT_EQ(prompt_tokens(*pool), (std::vector<int64_t>{200, 200, 200}));
+  EXPECT_EQ(prompt_tokens(pool), (std::vector<int64_t>{200, 200, 200}));
   EXPECT_EQ(pool->stats().reply_tokens, 12);
   EXPECT_EQ(pool->max_sequences(), 24);
-  EXPECT_EQ(pool->max_context(), pool->engine(0).max_context());
+  EXPECT_EQ(pool->max_context(), pool.engines[0]->max_context());
   EXPECT_EQ(pool->failure(), "");
 }
 
 TEST(EnginePool, AConversationStaysWhereItsBeginningIs) {
-  const auto pool = make_pool(2);
+  const auto pool = make_pool({8, 8});
   std::vector<int32_t> conversation = random_tokens(2, 100, kVocab);
   {
     RequestHandle other = submit(*pool, random_tokens(1, 80, kVocab));
@@ -85,17 +104,69 @@ TEST(EnginePool, AConversationStaysWhereItsBeginningIs) {
     conversation.insert(conversation.end(), more.begin(), more.end());
     run(*pool, conversation);
   }
-  EXPECT_EQ(prompt_tokens(*pool)[0], 160);
-  EXPECT_GT(pool->engine(1).stats().cached_tokens, 64 * 3);
+  EXPECT_EQ(prompt_tokens(pool)[0], 160);
+  EXPECT_GT(pool.engines[1]->stats().cached_tokens, 64 * 3);
 }
 
 TEST(EnginePool, AFamiliarEngineWithMuchToDoIsLeftAlone) {
-  const auto pool = make_pool(2);
+  const auto pool = make_pool({8, 8});
   std::vector<RequestHandle> handles;
   const std::vector<int32_t> same = random_tokens(5, 100, kVocab);
   for (int i = 0; i < 12; ++i) handles.push_back(submit(*pool, same));
   for (RequestHandle& handle : handles) finish(handle);
-  for (const int64_t tokens : prompt_tokens(*pool)) EXPECT_GE(tokens, 400);
+  for (const int64_t tokens : prompt_tokens(pool)) EXPECT_GE(tokens, 400);
+}
+
+TEST(EnginePool, AFailedEngineGetsNoRequests) {
+  const auto pool = make_pool({8, 8, 8}, 1024, {true, false, true});
+  const std::vector<int32_t> same = random_tokens(6, 100, kVocab);
+  run(*pool, same);  // the first engine, which fails with it
+  EXPECT_NE(pool->failure(), "");
+  RequestHandle busy = submit(*pool, same);  // although the first engine has begun it before
+  RequestHandle last = submit(*pool, random_tokens(7, 100, kVocab));  // the third, which fails with it
+  finish(busy);
+  finish(last);
+  for (int i = 0; i < 5; ++i) run(*pool, random_tokens(10 + i, 100, kVocab));
+  EXPECT_EQ(pool.engines[1]->stats().reply_tokens, 2 * 6);
+  EXPECT_EQ(pool.engines[1]->failure(), "");
+}
+
+TEST(EnginePool, WhenAllEnginesHaveFailedTheirErrorIsSaid) {
+  const auto pool = make_pool({8, 8}, 1024, {true, true});
+  for (int i = 0; i < 2; ++i) run(*pool, random_tokens(i, 100, kVocab));
+  expect_error(ErrorKind::device, {"the engine has failed: device lost"},
+               [&] { submit(*pool, random_tokens(8, 100, kVocab)); });
+}
+
+TEST(EnginePool, AFullEngineGetsNoRequestsWhileAnotherHasRoom) {
+  const auto pool = make_pool({2, 4}, /*max_waiting=*/0);
+  const std::vector<int32_t> same = random_tokens(5, 100, kVocab);
+  std::vector<RequestHandle> handles;
+  for (int i = 0; i < 6; ++i) handles.push_back(submit(*pool, same));
+  expect_error(ErrorKind::unavailable, {"busy"}, [&] { submit(*pool, same); });
+  for (RequestHandle& handle : handles) finish(handle);
+  EXPECT_EQ(prompt_tokens(pool), (std::vector<int64_t>{200, 400}));
+}
+
+TEST(EnginePool, RequestsOfOneCallAreOneLoad) {
+  const auto pool = make_pool({4, 4}, /*max_waiting=*/0);
+  const std::vector<int32_t> same = random_tokens(5, 100, kVocab);
+  RequestHandle first = submit(*pool, same);
+  std::vector<Request> requests(2, request_of(same));
+  for (Request& request : requests) request.samples = 2;
+  RequestHandle all = pool->submit(std::move(requests));  // 3 would have room beside the first
+  finish(first);
+  finish(all);
+  EXPECT_EQ(pool.engines[1]->stats().reply_tokens, 2 * 4);
+}
+
+TEST(EnginePool, FullEnginesShareTheQueueOfOneBeginning) {
+  const auto pool = make_pool({2, 2});
+  const std::vector<int32_t> same = random_tokens(5, 100, kVocab);
+  std::vector<RequestHandle> handles;
+  for (int i = 0; i < 12; ++i) handles.push_back(submit(*pool, same));
+  for (RequestHandle& handle : handles) finish(handle);
+  EXPECT_EQ(prompt_tokens(pool), (std::vector<int64_t>{600, 600}));
 }
 
 }  // namespace

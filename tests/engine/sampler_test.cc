@@ -309,6 +309,12 @@ TEST(SamplingWeight, IsTheExponentialToTheLastBitsOfAFloat) {
   EXPECT_EQ(sampling_weight(kInfinity), 0u);
 }
 
+TEST(SamplingWeight, IsTheSameOnEveryMachine) {
+  uint64_t hash = 0;
+  for (int i = 0; i < 4096; ++i) hash = random_bits(hash, sampling_weight(static_cast<float>(i) * 0x1p-7f));
+  EXPECT_EQ(hash, 0x865239e2ed493516u);  // other with fused multiply-adds
+}
+
 TEST(SamplingWeight, TheLastBucketWeighsNothing) {
   int last = 0;
   for (float distance = 0.f; distance < 40.f; distance += 0.01f) {

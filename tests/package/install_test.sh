@@ -17,6 +17,13 @@ grep -q "^ExecStart=$work/prefix/bin/carat serve" "$work/prefix/lib/systemd/syst
   { echo "carat.service starts another program than the installed one" >&2; exit 1; }
 python3 -B "$source/tools/check_links.py" "$work/prefix"
 
+# Folders outside the prefix, and blanks in their names.
+cmake -Dsource="$source" -Dwork="$work/some work" -DCMAKE_INSTALL_PREFIX="$work/some prefix" \
+  -Dprogram_folder="$work/programs" -Ddocument_folder="$work/some documents" -Ddata_folder=share/carat \
+  -P "$source/cmake/install_adapted.cmake" >"$work/install.log"
+grep -q "^ExecStart=$work/programs/carat serve" "$work/some prefix/lib/systemd/system/carat.service"
+[ -f "$work/some documents/README.md" ] && [ -f "$work/some prefix/share/carat/models/demo/README.md" ]
+
 cp -r "$source/examples" "$work/project"  # away from our sources: nothing of them can be found by accident
 cmake -S "$work/project" -B "$work/build" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" \
   >"$work/cmake.log" 2>&1 ||
