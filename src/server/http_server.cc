@@ -184,6 +184,7 @@ awaitable<void> Connection::read_all() {
     if (failure) break;
     if (discarding_) continue;
     parser_.feed({buffer.data(), count});
+    if (!claim_) claim_.emplace(server_);  // now: drain() could end before serve() goes on
     event_.cancel();
   }
   peer_gone_ = true;
@@ -221,7 +222,6 @@ awaitable<bool> Connection::read_head() {
     // What TLS sends for itself is read and wakes nobody.
     co_await wait(claim_ ? std::min(deadline, after(std::chrono::milliseconds(10))) : deadline);
   }
-  if (!claim_) claim_.emplace(server_);
   co_return co_await read_past(HttpParser::State::head, after(options_.header_timeout));
 }
 
