@@ -72,8 +72,8 @@ TEST(LoadedModel, BosOfDifferentFilesIsWarnedOf) {
 TEST(LoadedModel, TurnMarkersThatAreOrdinaryPiecesMakeNoChatModel) {
   const TempDirectory copy;
   copy_checkpoint(kDemoModel, copy);
-  copy.write("chat_template.jinja", "{{ messages[0].content }}{{ enable_thinking }}");
-  const std::vector<std::string> run{"run", copy.path(), "-p", "Hello", "-n", "1", "--think"};
+  copy.write("chat_template.jinja", "<|turn>{{ messages[0].content }}{{ enable_thinking }}");
+  const std::vector<std::string> run{"run", copy.path(), "-p", "Hello", "-n", "1", "--think", "-q"};
   EXPECT_EQ(run_program(run).code, 0);
   json tokenizer = read_json(kDemoModel + "/tokenizer.json"), added = json::array();
   for (const json& token : tokenizer["added_tokens"])
@@ -81,6 +81,10 @@ TEST(LoadedModel, TurnMarkersThatAreOrdinaryPiecesMakeNoChatModel) {
   tokenizer["added_tokens"] = added;
   copy.write("tokenizer.json", tokenizer.dump());
   expect_one_line_error(run_program(run), 1, "no thinking");
+  const std::string told = run_program({"run", copy.path(), "-p", "Hello", "-n", "1"}).err;
+  const std::size_t warning = told.find("chat_template.jinja writes <|turn>, which is not a special token");
+  EXPECT_NE(warning, std::string::npos) << told;
+  EXPECT_EQ(told.find("warning: ", warning), std::string::npos) << told;  // once
 }
 
 TEST(LoadedModel, DirectoryWithoutItsFilesIsNamed) {
