@@ -71,15 +71,6 @@ __device__ inline uint64_t policy_evict_first() {
   return policy;
 }
 
-/// For bytes that are read again and again.
-__device__ inline uint64_t policy_evict_last() {
-  uint64_t policy = 0;
-#if __CUDA_ARCH__ >= 800
-  asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
-#endif
-  return policy;
-}
-
 /// `bytes` and both addresses are multiples of 16.
 __device__ inline void bulk_copy(void* to, const void* from, uint32_t bytes, uint64_t* barrier,
                                  uint64_t policy) {
