@@ -49,10 +49,16 @@ class Step {
     input_.sampling = sampling_;
   }
 
-  /// Median of `runs` steps; each is submitted before its predecessor is collected.
+  /// Median of `runs` steps.
   double time_ms(Runner& runner, int runs) const {
-    constexpr int kWarmUp = 3;
     std::vector<double> times;
+    add_times(runner, runs, times);
+    return median(times);
+  }
+
+  /// Each step is submitted before its predecessor is collected.
+  void add_times(Runner& runner, int runs, std::vector<double>& times) const {
+    constexpr int kWarmUp = 3;
     runner.submit(input_);
     auto start = Clock::now();
     for (int i = 0; i < runs + kWarmUp; ++i) {
@@ -62,8 +68,12 @@ class Step {
       start = Clock::now();
     }
     runner.collect();
-    std::nth_element(times.begin(), times.begin() + runs / 2, times.end());
-    return times[static_cast<std::size_t>(runs / 2)];
+  }
+
+  static double median(std::vector<double> times) {
+    const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+    std::nth_element(times.begin(), middle, times.end());
+    return *middle;
   }
 
  private:
@@ -92,6 +102,20 @@ void time_steps(Runner& runner, double bandwidth) {
   }
 }
 
+/// Single rows in one kernel beside single rows in a graph of kernels, in turns.
+void time_persistent(Runner& graph, Runner& persistent) {
+  for (int past : {0, 100, 250, 500, 1000, 2000}) {
+    const Step step(graph, 1, past, 1);
+    std::array<std::vector<double>, 2> times;
+    for (int turn = 0; turn < 10; ++turn) {
+      step.add_times(graph, 20, times[0]);
+      step.add_times(persistent, 20, times[1]);
+    }
+    std::printf("one row   context %5d: graph %7.3f ms, persistent %7.3f ms per token\n", past,
+                Step::median(times[0]), Step::median(times[1]));
+  }
+}
+
 /// What the command line asks for: everything, or one step of `sequences` times `count` tokens after `past`.
 struct Options {
   const char* directory;
@@ -110,9 +134,17 @@ int run(const Options& options) {
   const auto runner = make_cuda_runner(std::move(plan), limits,
                                        {.format = quantized ? std::string(options.variant) : std::string(),
                                         .fast_prompts = options.variant == "fast",
-                                        .fused_single_rows = options.variant != "general"});
+                                        .fused_single_rows = options.variant != "general",
+                                        .persistent = options.variant != "persistent",
+                                        .phase_report = options.variant == "phases" ? stdout : nullptr});
   std::printf("loaded in %.3f s\n", ms_since(start) / 1e3);
-  if (options.sequences == 0) {
+  if (options.variant == "persistent") {
+    const auto persistent = make_cuda_runner(
+        make_plan(load_model_config(options.directory), Checkpoint::open(options.directory)), limits, {});
+    time_persistent(*runner, *persistent);
+  } else if (options.variant == "phases") {
+    std::printf("%.3f ms\n", Step(*runner, 1, 100, 1).time_ms(*runner, 100));
+  } else if (options.sequences == 0) {
     time_steps(*runner, bandwidth);
   } else {
     const double ms = Step(*runner, options.sequences, options.past, options.count).time_ms(*runner, 20);
@@ -127,8 +159,8 @@ int run(const Options& options) {
 int main(int argc, char** argv) {
   if (argc < 2) {
     std::fprintf(stderr,
-                 "usage: bench_cuda_steps CHECKPOINT [default | general | fast | int8 | int4 "
-                 "[SEQUENCES PAST COUNT]]\n");
+                 "usage: bench_cuda_steps CHECKPOINT [default | general | fast | int8 | int4 | persistent "
+                 "| phases [SEQUENCES PAST COUNT]]\n");
     return 2;
   }
   try {

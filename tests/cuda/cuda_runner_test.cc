@@ -23,12 +23,17 @@ namespace {
 // Single rows compute with float32 activations and 22-bit keys and values, other steps with 16 and 11 bits.
 constexpr float kSingleRow = 5e-3f, kAnyStep = 1e-1f;
 
-class CudaRunnerOn : public testing::TestWithParam<const char*> {
+struct Setup {
+  const char* model;
+  bool persistent;  // single rows in one kernel
+};
+
+class CudaRunnerOn : public testing::TestWithParam<Setup> {
  protected:
   void SetUp() override {
-    plan_ = load_test_plan(GetParam());
+    plan_ = load_test_plan(GetParam().model);
     try {
-      runner_ = make_cuda_runner(plan_, limits(), {});
+      runner_ = make_cuda_runner(plan_, limits(), {.persistent = GetParam().persistent});
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::unavailable) throw;
       GTEST_SKIP() << error.what();
@@ -80,7 +85,7 @@ std::vector<float> last_logits(Runner& runner, const ModelPlan& plan, std::span<
 }
 
 TEST_P(CudaRunnerOn, EqualsTransformersRowByRow) {
-  for (const GoldenPrompt& prompt : load_golden(GetParam())) {
+  for (const GoldenPrompt& prompt : load_golden(GetParam().model)) {
     SCOPED_TRACE(prompt.name);
     if (prompt.ids.size() > 700) continue;  // one step per token
     const GoldenComparison result = compare(*runner_, plan_, prompt, 1, tolerance(1));
@@ -91,7 +96,7 @@ TEST_P(CudaRunnerOn, EqualsTransformersRowByRow) {
 }
 
 TEST_P(CudaRunnerOn, EqualsTransformersInChunks) {
-  for (const GoldenPrompt& prompt : load_golden(GetParam())) {
+  for (const GoldenPrompt& prompt : load_golden(GetParam().model)) {
     for (int chunk : {7, 33, 64, 256}) {
       SCOPED_TRACE(prompt.name + ", chunk " + std::to_string(chunk));
       const GoldenComparison result = compare(*runner_, plan_, prompt, chunk, tolerance(chunk));
@@ -322,11 +327,11 @@ TEST_P(CudaRunnerOn, SuppressedTokensAreNeverDrawn) {
 TEST_P(CudaRunnerOn, PlaceholdersReadThePaddingRow) {
   std::vector<int32_t> tokens = some_tokens(20);
   std::vector<int32_t> padded = tokens;
-  ModelPlan plan = load_test_plan(GetParam());
+  ModelPlan plan = load_test_plan(GetParam().model);
   plan.soft_tokens = {7, tokens[5], tokens[12]};
   plan.pad_token = 3;
   padded[5] = padded[12] = plan.pad_token;
-  const auto soft = make_cuda_runner(plan, limits(), {});
+  const auto soft = make_cuda_runner(plan, limits(), {.persistent = GetParam().persistent});
   for (int chunk : {1, 20})
     EXPECT_EQ(all_logits(*soft, plan, tokens, chunk), all_logits(*runner_, plan_, padded, chunk)) << chunk;
 }
@@ -365,11 +370,14 @@ TEST_P(CudaRunnerOn, CopiedPagesHoldTheSameKeysAndValues) {
   EXPECT_EQ(last_logits(false), last_logits(true));
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, CudaRunnerOn, testing::Values("tiny", "tiny-dense", "tiny-moe"),
-                         [](const auto& model) {
-                           std::string name = model.param;
+INSTANTIATE_TEST_SUITE_P(Models, CudaRunnerOn,
+                         testing::Values(Setup{"tiny", false}, Setup{"tiny-dense", false},
+                                         Setup{"tiny-moe", false}, Setup{"tiny", true},
+                                         Setup{"tiny-dense", true}, Setup{"demo", true}),
+                         [](const auto& setup) {
+                           std::string name = setup.param.model;
                            std::ranges::replace(name, '-', '_');
-                           return name;
+                           return name + (setup.param.persistent ? "_persistent" : "");
                          });
 
 TEST(CudaRunner, AMissingDeviceIsNamed) {
