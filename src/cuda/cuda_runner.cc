@@ -186,7 +186,8 @@ class CudaRunner final : public Runner {
     if (options.fused_single_rows && SingleRow::supports(plan_, queue_))
       blocks_.finish_with(single_row_.emplace(plan_, kv_, blocks_, queue_));
     const int shared_bytes = device.shared_bytes_per_block();
-    if (single_row_ && options.persistent && PersistentRow::supports(plan_, queue_, shared_bytes))
+    if (single_row_ && options.persistent &&
+        PersistentRow::supports(plan_, limits.page_tokens, queue_, shared_bytes))
       persistent_row_.emplace(plan_, kv_, blocks_, queue_, shared_bytes);
     if (persistent_row_ && options.phase_report) persistent_row_->record_times();
   }

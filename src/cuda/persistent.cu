@@ -122,9 +122,7 @@ class Computation {
   }
   __device__ uint4* phase_words(int phase) const { return reinterpret_cast<uint4*>(phases_ + phase % 2); }
 
-  __device__ void note(int phase, int64_t PhaseCycles::* field) const {
-    if (a_.cycles && blockIdx.x == 0 && threadIdx.x == 0) a_.cycles[phase].*field = clock64();
-  }
+  __device__ void note(int phase, int64_t PhaseCycles::* field) const { cuda::note(a_, phase, field); }
 
   /// x = embedding[token] * scale, each thread what it will need of x in all phases.
   __device__ void write_embedding() const {
@@ -145,7 +143,7 @@ class Computation {
     for (int group = 0; group < 2; ++group) {
       if (a_.head_pairs[group] == 0) continue;
       const int32_t* table = a_.tables.pages + __ldcg(a_.tables.offset + group);
-      for (int i = threadIdx.x; i <= position_ / a_.page_tokens; i += kThreads)
+      for (int i = threadIdx.x; i <= position_ >> a_.page_shift; i += kThreads)
         pages(group)[i] = __ldcg(table + i);
     }
   }
@@ -162,19 +160,12 @@ class Computation {
 
   template <int kFull, int kSliding, class KeepNext>
   __device__ void attend(const TokenPhase& p, int index, const KeepNext& keep_next) {
-    const int parts = context_parts(p.heads, p.window, position_);
-    if (static_cast<int>(blockIdx.x) < p.heads * parts) {
-      const float2* rope = reinterpret_cast<const float2*>(x_ + a_.rope_at);
-      if (p.kv.group == 0)
-        attend_part<kFull>(a_, p, pages(0), position_, parts, rope, x_ + a_.vector_at);
-      else
-        attend_part<kSliding>(a_, p, pages(1), position_, parts, rope + a_.rotary_pairs[0],
-                              x_ + a_.vector_at);
-    } else {
-      Sync()();  // all warps have left the phase in front
-    }
-    keep_next();
-    Sync()();
+    const float2* rope = reinterpret_cast<const float2*>(x_ + a_.rope_at);
+    float* scratch = x_ + a_.vector_at;
+    if (p.kv.group == 0)
+      attend_part<kFull>(a_, p, index, pages(0), position_, rope, scratch, keep_next);
+    else
+      attend_part<kSliding>(a_, p, index, pages(1), position_, rope + a_.rotary_pairs[0], scratch, keep_next);
     note(index, &PhaseCycles::done);
   }
 
@@ -192,7 +183,7 @@ class Computation {
     LaneVector<WeightFormat::bf16> x;
     const int slice = static_cast<int>(threadIdx.x) / 32 & ((1 << p.slices_shift) - 1);
     const int first_col = slice * p.slice_cols;
-    const bool from_memory = !residual && p.kind == PhaseKind::product && !p.reads_tagged;
+    const bool from_memory = !residual && !p.reads_tagged;
     if (from_memory) {
       x.load(p.slice_cols, [&](int i) { return load4(p.input.in + first_col, i); });
     } else {
@@ -200,21 +191,19 @@ class Computation {
       float4* vectors = reinterpret_cast<float4*>(vector);
       if (residual) {
         prepare_residual<kVectors>(p, gains, vector);
-      } else if (p.kind == PhaseKind::context_product) {
-        const int parts = context_parts(p.heads, p.window, position_);
-#pragma unroll 1
-        for (int i = threadIdx.x; i < p.cols / 4; i += 2 * kThreads) {
-          const ContextPair pair(a_, p, parts, i);
-          vectors[swizzled(i)] = pair.sum[0];
-          if (i + kThreads < p.cols / 4) vectors[swizzled(i + kThreads)] = pair.sum[1];
-        }
       } else {
+        constexpr int kAtOnce = 4;
 #pragma unroll 1
-        for (int i = threadIdx.x; i < p.cols / 4; i += kThreads) {
-          const int at[1] = {i};
-          float4 out[1];
+        for (int first = threadIdx.x; first < p.cols / 4; first += kAtOnce * kThreads) {
+          int at[kAtOnce];
+          float4 out[kAtOnce];
+#pragma unroll
+          for (int v = 0; v < kAtOnce; ++v)
+            at[v] = first + v * kThreads < p.cols / 4 ? first + v * kThreads : -1;
           load_tagged(reinterpret_cast<const TaggedFloat*>(p.input.in), at, tag_of(a_, p.wait_for), out);
-          vectors[swizzled(i)] = out[0];
+#pragma unroll
+          for (int v = 0; v < kAtOnce; ++v)
+            if (at[v] >= 0) vectors[swizzled(at[v])] = out[v];
         }
       }
       keep_next();

@@ -21,8 +21,7 @@ struct TapeRange {
 };
 
 enum class PhaseKind {
-  product,          // of `input`
-  context_product,  // of attention's parts, joined
+  product,  // of `input`
   attention
 };
 
@@ -49,7 +48,7 @@ struct alignas(16) TokenPhase {
   int slices_shift;  // warps that share a row
   int tile_rows;     // most rows of a tape entry
 
-  // attention, and the product of its context
+  // attention
   int heads, window;
   bool writes_kv, has_v;
   KvLayer kv;
@@ -60,9 +59,10 @@ struct alignas(16) TokenPhase {
 static_assert(sizeof(TokenPhase) % 16 == 0 && sizeof(TokenPhase) <= 512);
 
 /// In-kernel times of CTA 0: cycles at the start of a phase, when its wait ended, when its vector was ready,
-/// when its products were done; and how many of the last ones were spent waiting for weights.
+/// when its products were done; and how many of the last ones were spent waiting for weights. Of attention:
+/// when q was there, when q was normed, when its part was written, when the parts were joined.
 struct PhaseCycles {
-  int64_t start, waited, ready, done, starved;
+  int64_t start, waited, ready, done, starved, part;
 };
 
 struct PersistentArgs {
@@ -75,7 +75,7 @@ struct PersistentArgs {
   int stages, stage_bytes;  // of the ring in shared memory
   // Offsets behind the ring, in floats.
   int vector_at, sums_at, rope_at, pages_at;
-  int page_tokens, most_pages;  // of a sequence, in each KV group
+  int page_shift, most_pages;  // tokens of a page are a power of two; pages of a sequence, in each KV group
   int d_model, ple_dim;
   float eps;
   Matrix embedding;  // bf16
@@ -86,8 +86,9 @@ struct PersistentArgs {
   std::array<const float*, 2> frequencies;      // by KV group
   std::array<int, 2> rotary_pairs, head_pairs;  // pairs of a head that rotate; all its pairs
   const TaggedFloat* qkv;
-  float* parts;        // of attention: [heads, kMostContextParts, head_dim]
-  float2* part_sizes;  // [heads, kMostContextParts]: largest score in powers of two, sum of weights
+  TaggedFloat* parts;       // of attention: [heads, kMostContextParts, head_dim]
+  TaggedFloat* part_sizes;  // [heads, kMostContextParts, 2]: largest score in powers of two, sum of weights
+  TaggedFloat* context;     // [heads, head_dim]
   VectorOutput head;
   int32_t* drawn;
   int32_t* host_token;
@@ -96,11 +97,8 @@ struct PersistentArgs {
 
 inline constexpr int kCounterWords = 32;  // a cache line each
 inline constexpr int kMostContextParts = 16;
-/// Shared memory in which a CTA joins its warps' parts of the context: a unit of lanes has 8 dimensions each.
-constexpr int attention_scratch_floats(int head_dim) {
-  const int units = 8 * (head_dim < 256 ? 256 / head_dim : 1);
-  return units * (head_dim + 2);
-}
+/// Shared memory of attention: q, the own value, sums of the warps, scores.
+constexpr int attention_scratch_floats(int head_dim) { return 2 * head_dim + 4 * 8 + 2 * 32; }
 /// Stages of the ring that loads ahead of the computation.
 inline constexpr int kMostRingStages = 16;
 

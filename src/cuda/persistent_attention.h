@@ -1,154 +1,152 @@
-// Attention inside the persistent kernel: every CTA takes one query head and a part of its keys, each warp
-// some of those. A lane holds 8 or 16 dimensions of q, of a key, of a value and of the context; keys go
-// straight from L2 to registers, the first of them before the CTA waits for q. Included by .cu files only.
+// Attention inside the persistent kernel: every CTA takes one query head and a part of its keys, a block of
+// them at a time. Scores: a warp has some keys of the block with all their dimensions. Values: a warp has
+// some dimensions of all keys. Keys and values go straight from L2 to registers, the first block before q is
+// there. The CTAs of a head then join their parts, each some dimensions. Included by .cu files only.
 #pragma once
 #include "cuda/math.h"
-#include "cuda/persistent.h"
-#include "cuda/ptx.h"
-#include "cuda/vector_phase.h"
+#include "cuda/persistent_sync.h"
 
 namespace carat::cuda {
 
-/// The barrier of the threads that compute.
-struct SyncVectorThreads {
-  __device__ void operator()() const { ptx::sync_first_threads<kVectorThreads>(); }
+/// Block of keys that a CTA takes at a time, and how its warps share it out.
+template <int kHeadDim>
+struct KeyBlock {
+  static constexpr int kKeys = kHeadDim < 512 ? 32 : 16;
+  static constexpr int kPairs = kHeadDim / 2;  // of dimensions that rotate; a thread has one
+  // Scores: kKeyLanes lanes have a key, each kChunks times 8 neighbouring dimensions.
+  static constexpr int kKeyLanes = kHeadDim / 8 < 32 ? kHeadDim / 8 : 32, kChunks = kHeadDim / 8 / kKeyLanes;
+  static constexpr int kKeysAtOnce = 32 / kKeyLanes, kWarpKeys = kKeys / kVectorWarps;
+  static constexpr int kScoreLoads = kKeysAtOnce < kWarpKeys ? kWarpKeys / kKeysAtOnce : 1;
+  // Values: kDimLanes lanes have the dimensions of a warp, 8 each, of a key.
+  static constexpr int kWarpDims = kHeadDim / kVectorWarps < 8 ? 8 : kHeadDim / kVectorWarps;
+  static constexpr int kValueWarps = kHeadDim / kWarpDims, kDimLanes = kWarpDims / 8;
+  static constexpr int kSlots = 32 / kDimLanes, kValueLoads = kSlots < kKeys ? kKeys / kSlots : 1;
+  static constexpr int kDimsLeft = kSlots < 8 ? 8 / kSlots : 1;  // of a lane, once a warp's are summed up
 };
 
-__device__ inline unsigned* counter_of(const PersistentArgs& a, int phase) {
-  return a.counters + phase * kCounterWords;
-}
-
-/// Until all CTAs have ended the phase that `p` waits for. A counter that doesn't come ends the kernel with
-/// an error. What the phase wrote is visible afterwards, unless it is tagged: tags speak for themselves.
-inline constexpr int kMostPolls = 1 << 22;  // seconds
-__device__ inline void wait_for(const PersistentArgs& a, int phase, bool tagged, unsigned missing = 0) {
-  if (threadIdx.x == 0 && phase >= 0) {
-    const unsigned* counter = counter_of(a, phase);
-    const unsigned target = a.launch * gridDim.x - missing;
-    const auto late = [&](unsigned arrived) { return static_cast<int>(arrived - target) < 0; };
-    int polls = 0;
-    while (late(tagged ? ptx::load_relaxed(counter) : ptx::load_acquire(counter)))
-      if (++polls == kMostPolls) __trap();
-  }
-  SyncVectorThreads()();
-}
-
-__device__ inline uint32_t tag_of(const PersistentArgs& a, int phase) {
-  return a.launch * static_cast<unsigned>(a.phase_count) + static_cast<unsigned>(phase);
-}
-
-__device__ inline TaggedFloat tagged(uint32_t tag, float v) {
-  return uint64_t{tag} << 32 | __float_as_uint(v);
-}
-
-/// Vectors [4 at[n], 4 at[n] + 4) of tagged words, or zeros where at[n] is negative, once all are there.
-template <int kCount>
-__device__ inline void load_tagged(const TaggedFloat* words, const int (&at)[kCount], uint32_t tag,
-                                   float4 (&out)[kCount]) {
-  bool complete = false;
-  for (int polls = 0; !complete; ++polls) {
-    if (polls == kMostPolls) __trap();
-    ulonglong2 pairs[kCount][2];
+/// Sums over kLanes lanes, kStride apart, of kCount values each: the values are shared out on the way. A lane
+/// ends with the sums of v[i] for `first` <= i < `first` + max(1, kCount / kLanes), in v[0] and so on.
+template <int kCount, int kLanes, int kStride>
+__device__ inline int spread_sums(float (&v)[kCount]) {
+  int first = 0, count = kCount;
 #pragma unroll
-    for (int n = 0; n < kCount; ++n)
-#pragma unroll
-      for (int i = 0; i < 2; ++i)
-        pairs[n][i] = at[n] >= 0 ? ptx::load_relaxed_pair(words + 4 * at[n] + 2 * i)
-                                 : make_ulonglong2(uint64_t{tag} << 32, uint64_t{tag} << 32);
-    uint32_t wrong = 0;
-#pragma unroll
-    for (int n = 0; n < kCount; ++n) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i)
-        wrong |= (static_cast<uint32_t>(pairs[n][i].x >> 32) ^ tag) |
-                 (static_cast<uint32_t>(pairs[n][i].y >> 32) ^ tag);
-      const auto value = [](uint64_t word) { return __uint_as_float(static_cast<uint32_t>(word)); };
-      out[n] =
-          make_float4(value(pairs[n][0].x), value(pairs[n][0].y), value(pairs[n][1].x), value(pairs[n][1].y));
+  for (int offset = kLanes / 2 * kStride; offset >= kStride; offset /= 2) {
+    const bool upper = threadIdx.x & offset;
+    if (count == 1) {
+      v[0] += __shfl_xor_sync(kAllLanes, v[0], offset);
+      continue;
     }
-    complete = wrong == 0;
+    count /= 2;
+    if (upper) first += count;
+#pragma unroll
+    for (int i = 0; i < kCount / 2; ++i) {
+      if (i >= count) break;
+      const float send = upper ? v[i] : v[i + count], keep = upper ? v[i + count] : v[i];
+      v[i] = keep + __shfl_xor_sync(kAllLanes, send, offset);
+    }
   }
+  return first;
 }
 
-/// Parts into which attention splits the keys of a head.
-__device__ inline int context_parts(int heads, int window, int position) {
-  constexpr int kKeysOfPart = 32;
+/// The largest value of a warp, without a round of shuffles: floats are ordered like integers.
+__device__ inline float warp_largest(float v) {
+  const auto ordered = [](int i) { return i ^ (i >> 31 & 0x7fffffff); };
+  return __int_as_float(ordered(__reduce_max_sync(kAllLanes, ordered(__float_as_int(v)))));
+}
+
+/// What a part of some keys weighs beside others: 2^(its largest score - most).
+__device__ inline float part_weight(float largest, float most) {
+  return largest == -INFINITY ? 0.f : exp2f(largest - most);
+}
+
+/// Parts into which attention splits the keys of a head, as a power of two: about a block each.
+template <int kHeadDim>
+__device__ inline int context_parts_shift(int heads, int window, int position) {
   const int keys = window > 0 ? min(position + 1, window) : position + 1;
   const int most = min(kMostContextParts, static_cast<int>(gridDim.x) / heads);
-  return max(1, min(most, (keys + kKeysOfPart - 1) / kKeysOfPart));
+  int shift = 0;
+  while (keys > KeyBlock<kHeadDim>::kKeys << shift && 2 << shift <= most) ++shift;
+  return shift;
 }
 
-/// How a warp shares out one key after another: kLanes lanes have kChunks times 8 neighbouring dimensions.
+/// What the warps of a CTA tell each other, in shared memory. Sums are over a warp's pairs of dimensions.
 template <int kHeadDim>
-struct KeyLanes {
-  static constexpr int kLanes = kHeadDim / 8 < 32 ? kHeadDim / 8 : 32, kChunks = kHeadDim / 8 / kLanes;
-  static constexpr int kAtOnce = 32 / kLanes;            // keys of a warp at a time
-  static constexpr int kUnits = kVectorWarps * kAtOnce;  // keys of a CTA at a time
-  static constexpr int kDims = 8 * kChunks;              // of a lane
-  static constexpr int kBatch = kChunks == 1 ? 4 : 1;    // keys of a unit whose loads overlap
-
-  static __device__ int lane() { return threadIdx.x % kLanes; }
-  static __device__ int unit() { return threadIdx.x / kLanes; }
-  /// The dimension of element i of a lane.
-  static __device__ int dim(int i) { return (i / 8 * kLanes + lane()) * 8 + i % 8; }
-  static __device__ float sum(float v) {
-#pragma unroll
-    for (int offset = kLanes / 2; offset > 0; offset /= 2) v += __shfl_xor_sync(kAllLanes, v, offset);
-    return v;
-  }
+struct alignas(16) AttentionScratch {
+  float q[kHeadDim], value[kHeadDim];  // q rotated, both without their norms' scales
+  float squares[kVectorWarps];         // |q|^2
+  float own[3][kVectorWarps];          // of the row's own key: |k|^2, |v|^2, q.k
+  float scores[2][32];                 // of a block's keys, two blocks in turns
 };
-
-/// A lane's dimensions of a key and its value, as the pages have them.
-template <int kHeadDim>
-struct KeyValue {
-  uint4 high[2][KeyLanes<kHeadDim>::kChunks], low[2][KeyLanes<kHeadDim>::kChunks];
-};
+static_assert(sizeof(AttentionScratch<512>) == attention_scratch_floats(512) * sizeof(float));
 
 template <int kHeadDim>
 class PartAttention {
-  using L = KeyLanes<kHeadDim>;
+  using B = KeyBlock<kHeadDim>;
+  using Scratch = AttentionScratch<kHeadDim>;
 
  public:
-  /// Starts reading the keys that are there before q is.
+  /// Starts reading the keys that are there before q is. `rope` has the sines and cosines of this head size
+  /// at the row's position.
   __device__ PartAttention(const PersistentArgs& a, const TokenPhase& p, const int32_t* pages, int position,
-                           int parts)
+                           const float2* rope, int parts_shift)
       : a_(a),
         p_(p),
         pages_(pages),
-        position_(position),
         head_(blockIdx.x % p.heads),
-        part_(blockIdx.x / p.heads) {
-    const int begin = p.window > 0 ? max(0, position - p.window + 1) : 0;
-    const int each = (position + 1 - begin + parts - 1) / parts;
-    first_ = min(begin + part_ * each, position + 1);
-    const int last = min(first_ + each, position + 1);
-    appends_ = p.writes_kv && first_ <= position && last == position + 1;
+        part_(blockIdx.x / p.heads),
+        parts_shift_(parts_shift) {
+    const int begin = p.window > 0 ? max(0, position - p.window + 1) : 0, parts = 1 << parts_shift;
+    const int each = (position - begin + parts) >> parts_shift;
+    block_ = min(begin + part_ * each, position + 1);
+    const int last = min(block_ + each, position + 1);
+    appends_ = p.writes_kv && block_ <= position && last == position + 1;
     stored_ = appends_ ? position : last;
     both_halves_ = p.window > 0 || position < kBothHalves;
-    kv_head_ = head_ / (p.heads / p.kv.kv_heads);
-    next_ = first_ + L::unit();
-    load(batch_);
-    owns_ = appends_ && threadIdx.x / 32 == kVectorWarps - 1;
-    own_page_ = owns_ ? address(position) : nullptr;
-#pragma unroll
-    for (int i = 0; i < L::kDims; ++i) q_gain_[i] = p.q_norm[L::dim(i)];
+    const int group = p.heads / p.kv.kv_heads;
+    kv_head_ = head_ / group;
+    load_keys();
+    load_values();
+    const int pair = static_cast<int>(threadIdx.x) % B::kPairs;
+    has_own_ = appends_ && threadIdx.x / B::kPairs == (kVectorThreads >= 2 * B::kPairs ? 1 : 0);
+    own_place_ = has_own_ && head_ % group == 0 ? address(position) + pair : nullptr;
+    angle_ = pair < a.rotary_pairs[p.kv.group] ? rope[pair] : make_float2(0.f, 1.f);
+    for (int half = 0; half < 2; ++half) {
+      q_gain_[half] = p.q_norm[pair + half * B::kPairs];
+      k_gain_[half] = has_own_ ? p.k_norm[pair + half * B::kPairs] : 0.f;
+    }
   }
 
-  /// `rope` has the sines and cosines of this head size at the row's position.
-  __device__ void run(const float2* rope, float* scratch) {
-    load_head(head_, q_);
-    apply(q_gain_, rope, q_);
-#pragma unroll
-    for (int i = 0; i < L::kDims; ++i) q_[i] *= kLog2e;  // weights are powers of two
-    if (owns_) add_own(rope);
-    // The loop is the same for all lanes of a warp.
-    const int warp_first = first_ + static_cast<int>(threadIdx.x) / 32 * L::kAtOnce;
+  template <class KeepNext>
+  __device__ void run(Scratch& s, int index, const KeepNext& keep_next) {
+    take_row(s, index);
+    SyncVectorThreads()();  // all warps have left the phase in front, too
+    keep_next();
+    finish_row(s);
+    note(a_, index, &PhaseCycles::ready);
+    const int lane = threadIdx.x % 32;
+    float context[8] = {}, total = 0.f;  // of this lane's keys, relative to largest_
+    int buffer = 0;
 #pragma unroll 1
-    for (int first = warp_first; first < stored_; first += L::kBatch * L::kUnits) {
-      add(batch_, first + L::unit() % L::kAtOnce);
-      load(batch_);
-    }
-    join(scratch);
+    do {
+      score(s.scores[buffer]);
+      const int keys = stored_ - block_;
+      block_ += B::kKeys;
+      load_keys();
+      SyncVectorThreads()();
+      const float score = lane < min(keys, B::kKeys) ? s.scores[buffer][lane] : -INFINITY;
+      const float largest = fmaxf(largest_, warp_largest(score));
+      const float base = largest == -INFINITY ? 0.f : largest, scale = exp2f(largest_ - base),
+                  weight = exp2f(score - base);
+      largest_ = largest;
+      total = total * scale + weight;
+      add_values(weight, scale, context);
+      load_values();
+      buffer ^= 1;
+    } while (block_ < stored_);
+    publish(s, index, context, warp_sum(total));
+    note(a_, index, &PhaseCycles::part);
+    if (parts_shift_ > 0) join(index);
+    if (own_place_) __threadfence();  // later layers may read what was written there
   }
 
  private:
@@ -158,288 +156,260 @@ class PartAttention {
 
   __device__ float16* address(int key) const {
     const KvLayer& kv = p_.kv;
-    const int page = key / kv.page_tokens;
+    const int page = key >> a_.page_shift, slot = key - (page << a_.page_shift);
     return kv.keys + pages_[page] * kv.page_stride +
-           (static_cast<std::size_t>(kv_head_) * kv.page_tokens + (key - page * kv.page_tokens)) * kHeadDim;
+           ((static_cast<std::size_t>(kv_head_) << a_.page_shift) + slot) * kHeadDim;
   }
 
   static __device__ uint4 load(const float16* from, bool wanted) {
     return wanted ? __ldcg(reinterpret_cast<const uint4*>(from)) : make_uint4(0, 0, 0, 0);
   }
 
-  /// The next keys of this unit, as far as there are any.
-  __device__ void load(KeyValue<kHeadDim> (&batch)[L::kBatch]) {
-#pragma unroll
-    for (int b = 0; b < L::kBatch; ++b, next_ += L::kUnits) {
-      const bool there = next_ < stored_;
-      const float16* token = there ? address(next_) : p_.kv.keys;
-#pragma unroll
-      for (int c = 0; c < L::kChunks; ++c)
-#pragma unroll
-        for (int which = 0; which < 2; ++which) {
-          const float16* from = token + which * p_.kv.value_offset + L::dim(8 * c);
-          batch[b].high[which][c] = load(from, there);
-          batch[b].low[which][c] = load(from + p_.kv.low_offset, there && both_halves_);
-        }
-    }
+  /// Where in its block the key of this lane's load `i` is: neighbouring keys belong to different warps.
+  static __device__ int score_slot(int i) {
+    return (i * B::kKeysAtOnce + static_cast<int>(threadIdx.x) % 32 / B::kKeyLanes) * kVectorWarps +
+           static_cast<int>(threadIdx.x) / 32;
   }
+  /// The first dimension of a lane's chunk.
+  static __device__ int key_dim(int chunk) {
+    return (chunk * B::kKeyLanes + static_cast<int>(threadIdx.x) % B::kKeyLanes) * 8;
+  }
+  static __device__ int value_slot(int i) {
+    return i * B::kSlots + static_cast<int>(threadIdx.x) % 32 / B::kDimLanes;
+  }
+  static __device__ int value_dim() {
+    return static_cast<int>(threadIdx.x) / 32 * B::kWarpDims +
+           static_cast<int>(threadIdx.x) % B::kDimLanes * 8;
+  }
+  static __device__ bool has_values() { return threadIdx.x / 32 < B::kValueWarps; }
 
-  __device__ void unpack(const KeyValue<kHeadDim>& kv, int which, float (&x)[L::kDims]) const {
+  /// The keys of the block at block_, and below its values.
+  __device__ void load_keys() {
 #pragma unroll
-    for (int c = 0; c < L::kChunks; ++c) {
-      const __half2* high = reinterpret_cast<const __half2*>(&kv.high[which][c]);
-      const __half2* low = reinterpret_cast<const __half2*>(&kv.low[which][c]);
+    for (int i = 0; i < B::kScoreLoads; ++i) {
+      const int slot = score_slot(i), key = block_ + slot;
+      const bool there = slot < B::kKeys && key < stored_;
+      const float16* from = there ? address(key) : p_.kv.keys;
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        float2 v = __half22float2(high[i]);
-        if (both_halves_) {
-          const float2 rest = __half22float2(low[i]);
-          v.x += rest.x;
-          v.y += rest.y;
-        }
-        x[8 * c + 2 * i] = v.x;
-        x[8 * c + 2 * i + 1] = v.y;
+      for (int c = 0; c < B::kChunks; ++c) {
+        keys_[i][c][0] = load(from + key_dim(c), there);
+        keys_[i][c][1] = load(from + key_dim(c) + p_.kv.low_offset, there && both_halves_);
       }
     }
   }
 
-  /// Adds the keys `key`, `key` + kUnits and so on to the running softmax; those from stored_ on aren't
-  /// there.
-  __device__ void add(const KeyValue<kHeadDim> (&batch)[L::kBatch], int key) {
-    float scores[L::kBatch], x[L::kDims];
+  __device__ void load_values() {
 #pragma unroll
-    for (int b = 0; b < L::kBatch; ++b) {
-      unpack(batch[b], 0, x);
-      scores[b] = score(x);
-      if (key + b * L::kUnits >= stored_) scores[b] = -INFINITY;
-    }
-    float largest = largest_;
-#pragma unroll
-    for (int b = 0; b < L::kBatch; ++b) largest = fmaxf(largest, scores[b]);
-    rescale(largest);
-#pragma unroll
-    for (int b = 0; b < L::kBatch; ++b) {
-      if (key + b * L::kUnits >= stored_) continue;
-      unpack(batch[b], 1, x);
-      add_value(scores[b], x);
+    for (int i = 0; i < B::kValueLoads; ++i) {
+      const int key = block_ + value_slot(i);
+      const bool there = has_values() && key < stored_;
+      const float16* from = (there ? address(key) : p_.kv.keys) + p_.kv.value_offset + value_dim();
+      values_[i][0] = load(from, there);
+      values_[i][1] = load(from + p_.kv.low_offset, there && both_halves_);
     }
   }
 
-  __device__ float score(const float (&key)[L::kDims]) const {
+  __device__ void unpack(const uint4 (&halves)[2], float (&x)[8]) const {
+    const __half2* high = reinterpret_cast<const __half2*>(&halves[0]);
+    const __half2* low = reinterpret_cast<const __half2*>(&halves[1]);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float2 v = __half22float2(high[i]), rest = __half22float2(low[i]);
+      x[2 * i] = v.x + rest.x;
+      x[2 * i + 1] = v.y + rest.y;
+    }
+  }
+
+  __device__ const TaggedFloat* raw(int head, int half) const {
+    return a_.qkv + head * kHeadDim + half * B::kPairs + threadIdx.x % B::kPairs;
+  }
+
+  __device__ static void rotate(const float2& angle, float& first, float& second) {
+    const float x = first;
+    first = x * angle.y - second * angle.x;
+    second = second * angle.y + x * angle.x;
+  }
+
+  /// A pair of q and, where this part has it, of the own key and value, as the projections leave them; and
+  /// this warp's sums.
+  __device__ void take_row(Scratch& s, int index) {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, pair = threadIdx.x % B::kPairs;
+    const bool has_q = threadIdx.x < B::kPairs;
+    const int key = p_.heads + kv_head_, value = p_.has_v ? key + p_.kv.kv_heads : key;
+    const TaggedFloat* from[6];
+    float x[6];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      from[half] = has_q || has_own_ ? raw(head_, half) : nullptr;
+      from[2 + half] = has_own_ ? raw(key, half) : nullptr;
+      from[4 + half] = has_own_ ? raw(value, half) : nullptr;
+    }
+    load_words(from, tag_of(a_, p_.wait_for), x);
+    note(a_, index, &PhaseCycles::waited);
+    float squares = has_q ? x[0] * x[0] + x[1] * x[1] : 0.f;
+    x[0] *= q_gain_[0], x[1] *= q_gain_[1];
+    rotate(angle_, x[0], x[1]);
+    if (has_q) s.q[pair] = x[0], s.q[pair + B::kPairs] = x[1];
+    squares = warp_sum(squares);
+    if (lane == 0) s.squares[warp] = squares;
+    if (!appends_) return;
+    float own[4] = {x[2] * x[2] + x[3] * x[3], x[4] * x[4] + x[5] * x[5], 0.f, 0.f};
+    if (has_own_) s.value[pair] = x[4], s.value[pair + B::kPairs] = x[5];
+    x[2] *= k_gain_[0], x[3] *= k_gain_[1];
+    rotate(angle_, x[2], x[3]);
+    own[2] = x[0] * x[2] + x[1] * x[3];
+    const int first = spread_sums<4, 32, 1>(own);
+    if (lane % 8 == 0 && first < 3) s.own[first][warp] = own[0];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) own_[i] = x[2 + i];
+  }
+
+  static __device__ float sum_of_warps(const float (&sums)[kVectorWarps]) {
+    const float4 x = load4(sums, 0), y = load4(sums, 1);
+    return ((x.x + x.y) + (x.z + x.w)) + ((y.x + y.y) + (y.z + y.w));
+  }
+
+  /// The norms; the own key and value go into the pages, by one CTA per kv head, and into the softmax.
+  __device__ void finish_row(const Scratch& s) {
+    const auto scale = [&](const float(&squares)[kVectorWarps]) {
+      return rsqrtf(sum_of_warps(squares) / static_cast<float>(kHeadDim) + a_.eps);
+    };
+    q_scale_ = scale(s.squares) * kLog2e;  // weights are powers of two
+#pragma unroll
+    for (int c = 0; c < B::kChunks; ++c)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) q_[c][i] = load4(s.q + key_dim(c), i);
+    if (!appends_) return;
+    const float k_scale = scale(s.own[0]);
+    v_scale_ = scale(s.own[1]);
+    largest_ = own_score_ = sum_of_warps(s.own[2]) * k_scale * q_scale_;
+    if (!own_place_) return;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float x = own_[i] * (i < 2 ? k_scale : v_scale_);
+      const float16 high = __float2half_rn(x);
+      float16* to = own_place_ + i % 2 * B::kPairs + (i < 2 ? 0 : p_.kv.value_offset);
+      to[0] = high;
+      to[p_.kv.low_offset] = __float2half_rn(x - __half2float(high));
+    }
+  }
+
+  /// Scores of this warp's keys of a block.
+  __device__ void score(float* scores) const {
+    float sums[B::kScoreLoads];
+#pragma unroll
+    for (int i = 0; i < B::kScoreLoads; ++i) {
+      sums[i] = 0.f;
+#pragma unroll
+      for (int c = 0; c < B::kChunks; ++c) {
+        float x[8];
+        unpack(keys_[i][c], x);
+        sums[i] += dot(make_float4(x[0], x[1], x[2], x[3]), q_[c][0]) +
+                   dot(make_float4(x[4], x[5], x[6], x[7]), q_[c][1]);
+      }
+    }
+    const int slot = score_slot(spread_sums<B::kScoreLoads, B::kKeyLanes, 1>(sums));
+    if (threadIdx.x % (B::kKeyLanes / B::kScoreLoads) == 0 && slot < B::kKeys)
+      scores[slot] = sums[0] * q_scale_;
+  }
+
+  /// `weight` is that of the block's key `lane`; what is there already shrinks by `scale`.
+  __device__ void add_values(float weight, float scale, float (&context)[8]) const {
+#pragma unroll
+    for (int d = 0; d < 8; ++d) context[d] *= scale;
+#pragma unroll
+    for (int i = 0; i < B::kValueLoads; ++i) {
+      const float by = __shfl_sync(kAllLanes, weight, value_slot(i));
+      float x[8];
+      unpack(values_[i], x);
+#pragma unroll
+      for (int d = 0; d < 8; ++d) context[d] += by * x[d];
+    }
+  }
+
+  /// This part's context, or the head's where it is the only one.
+  __device__ void publish(const Scratch& s, int index, float (&context)[8], float total) const {
+    const uint32_t tag = tag_of(a_, index);
+    const int dim = value_dim() + spread_sums<8, B::kSlots, B::kDimLanes>(context);
+    const float own = appends_ ? exp2f(own_score_ - largest_) : 0.f;
+    total += own;
+    const int part = head_ * kMostContextParts + part_;
+    const bool whole = parts_shift_ == 0;
+    TaggedFloat* to = whole ? a_.context + head_ * kHeadDim : a_.parts + part * kHeadDim;
+    constexpr int kEqualLanes = B::kSlots > 8 ? B::kSlots / 8 : 1;  // have the same sums
+    if (has_values() && threadIdx.x % 32 / B::kDimLanes % kEqualLanes == 0) {
+#pragma unroll
+      for (int i = 0; i < B::kDimsLeft; ++i) {
+        float x = context[i];
+        if (appends_) x += own * v_scale_ * s.value[dim + i];
+        ptx::store_relaxed(to + dim + i, tagged(tag, whole ? x / total : x));
+      }
+    }
+    if (threadIdx.x != 0 || whole) return;
+    ptx::store_relaxed(a_.part_sizes + 2 * part, tagged(tag, largest_));
+    ptx::store_relaxed(a_.part_sizes + 2 * part + 1, tagged(tag, total));
+  }
+
+  /// A share of the head's dimensions, from all parts: 32 of them for each warp, or all of fewer than 32 for
+  /// one, whose lanes then share out the parts.
+  __device__ void join(int index) const {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, parts = 1 << parts_shift_,
+              share = kHeadDim >> parts_shift_, share_shift = __ffs(share) - 1,
+              groups = 1 << max(0, 5 - share_shift), group = lane >> share_shift;
+    if (warp * 32 >= share) return;
+    const uint32_t tag = tag_of(a_, index);
+    const int dim = part_ * share + warp * 32 + (lane & (share - 1)), first = head_ * kMostContextParts;
+    const TaggedFloat* from[kMostContextParts + 2];
+    float x[kMostContextParts + 2];
+#pragma unroll
+    for (int i = 0; i < kMostContextParts; ++i) {
+      const int part = group + i * groups;
+      from[i] = part < parts ? a_.parts + (first + part) * kHeadDim + dim : nullptr;
+    }
+    for (int i = 0; i < 2; ++i)
+      from[kMostContextParts + i] = lane < parts ? a_.part_sizes + 2 * (first + lane) + i : nullptr;
+    load_words(from, tag, x);
+    const float largest = lane < parts ? x[kMostContextParts] : -INFINITY,
+                weight = part_weight(largest, warp_largest(largest)),
+                total = warp_sum(weight * x[kMostContextParts + 1]);
     float sum = 0.f;
 #pragma unroll
-    for (int i = 0; i < L::kDims; ++i) sum += q_[i] * key[i];
-    return L::sum(sum);
-  }
-
-  __device__ void rescale(float largest) {
-    if (largest == -INFINITY) return;
-    const float scale = exp2f(largest_ - largest);
-    total_ *= scale;
-#pragma unroll
-    for (int i = 0; i < L::kDims; ++i) context_[i] *= scale;
-    largest_ = largest;
-  }
-
-  __device__ void add_value(float score, const float (&value)[L::kDims]) {
-    const float weight = exp2f(score - largest_);
-    total_ += weight;
-#pragma unroll
-    for (int i = 0; i < L::kDims; ++i) context_[i] += weight * value[i];
-  }
-
-  /// This lane's dimensions of head `index` among the raw q, k and v, normed without a gain.
-  __device__ void load_head(int index, float (&x)[L::kDims]) const {
-    constexpr int kVectors = L::kDims / 4;
-    int at[kVectors];
-    float4 raw[kVectors];
-#pragma unroll
-    for (int i = 0; i < kVectors; ++i) at[i] = (index * kHeadDim + L::dim(4 * i)) / 4;
-    load_tagged(a_.qkv, at, tag_of(a_, p_.wait_for), raw);
-    float squares = 0.f;
-#pragma unroll
-    for (int i = 0; i < kVectors; ++i) squares += cuda::dot(raw[i], raw[i]);
-    const float scale = rsqrtf(L::sum(squares) / static_cast<float>(kHeadDim) + a_.eps);
-#pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-      x[4 * i] = raw[i].x * scale, x[4 * i + 1] = raw[i].y * scale;
-      x[4 * i + 2] = raw[i].z * scale, x[4 * i + 3] = raw[i].w * scale;
-    }
-  }
-
-  __device__ void apply(const float (&gain)[L::kDims], const float2* rope, float (&x)[L::kDims]) const {
-#pragma unroll
-    for (int i = 0; i < L::kDims; ++i) x[i] *= gain[i];
-    rotate(rope, x);
-  }
-
-  /// `rope` has sines and cosines. Dimensions j and j + kHeadDim / 2 are a pair: of one lane, or of two lanes
-  /// half of them apart.
-  __device__ void rotate(const float2* rope, float (&x)[L::kDims]) const {
-    constexpr int kHalf = kHeadDim / 2;
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      const int pair = L::dim(i) % kHalf;
-      const float2 angle = pair < a_.rotary_pairs[p_.kv.group] ? rope[pair] : make_float2(0.f, 1.f);
-      if constexpr (L::kChunks == 2) {
-        const float first = x[i], second = x[i + 8];
-        x[i] = first * angle.y - second * angle.x;
-        x[i + 8] = second * angle.y + first * angle.x;
-      } else {
-        const float other = __shfl_xor_sync(kAllLanes, x[i], L::kLanes / 2);
-        x[i] = x[i] * angle.y + (L::lane() < L::kLanes / 2 ? -other : other) * angle.x;
-      }
-    }
-  }
-
-  /// The row's own key and value: into the pages, by one CTA per kv head, and into the softmax. A whole warp.
-  __device__ void add_own(const float2* rope) {
-    const bool stores = head_ % (p_.heads / p_.kv.kv_heads) == 0 && threadIdx.x % 32 < L::kLanes;
-    const int key = p_.heads + kv_head_, value = p_.has_v ? key + p_.kv.kv_heads : key;
-    float k[L::kDims], v[L::kDims], gain[L::kDims];
-#pragma unroll
-    for (int i = 0; i < L::kDims; ++i) gain[i] = p_.k_norm[L::dim(i)];
-    load_head(key, k);
-    apply(gain, rope, k);
-    load_head(value, v);
-    store(own_page_, stores, k);
-    store(own_page_ + p_.kv.value_offset, stores, v);
-    const float own = score(k);
-    if (threadIdx.x % 32 >= L::kLanes) return;  // one unit of the warp has the key
-    rescale(fmaxf(largest_, own));
-    add_value(own, v);
-  }
-
-  /// Rounds x to what later steps will read.
-  __device__ void store(float16* to, bool stores, float (&x)[L::kDims]) const {
-#pragma unroll
-    for (int c = 0; c < L::kChunks; ++c) {
-      uint32_t high[4], low[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        float* pair = x + 8 * c + 2 * i;
-        const __half2 h = __floats2half2_rn(pair[0], pair[1]);
-        const __half2 l = __floats2half2_rn(pair[0] - __low2float(h), pair[1] - __high2float(h));
-        high[i] = bits(h);
-        low[i] = bits(l);
-        pair[0] = __low2float(h) + (both_halves_ ? __low2float(l) : 0.f);
-        pair[1] = __high2float(h) + (both_halves_ ? __high2float(l) : 0.f);
-      }
-      if (!stores) continue;
-      float16* at = to + L::dim(8 * c);
-      *reinterpret_cast<uint4*>(at) = make_uint4(high[0], high[1], high[2], high[3]);
-      *reinterpret_cast<uint4*>(at + p_.kv.low_offset) = make_uint4(low[0], low[1], low[2], low[3]);
-    }
-  }
-
-  /// Joins the units of this CTA and writes its part.
-  __device__ void join(float* scratch) const {
-    float2* sizes = reinterpret_cast<float2*>(scratch + L::kUnits * kHeadDim);
-    float* mine = scratch + L::unit() * kHeadDim;
-#pragma unroll
-    for (int i = 0; i < L::kDims; i += 4)
-      *reinterpret_cast<float4*>(mine + L::dim(i)) =
-          make_float4(context_[i], context_[i + 1], context_[i + 2], context_[i + 3]);
-    if (L::lane() == 0) sizes[L::unit()] = make_float2(largest_, total_);
-    SyncVectorThreads()();
-    float most = -INFINITY, total = 0.f;
-    for (int u = 0; u < L::kUnits; ++u) most = fmaxf(most, sizes[u].x);
-    for (int u = 0; u < L::kUnits; ++u) total += sizes[u].y * weight(sizes[u].x, most);
-    const int at = head_ * kMostContextParts + part_;
+    for (int i = 0; i < kMostContextParts; ++i)
+      sum += __shfl_sync(kAllLanes, weight, min(group + i * groups, 31)) * x[i];
 #pragma unroll 1
-    for (int i = threadIdx.x; i < kHeadDim; i += kVectorThreads) {
-      float sum = 0.f;
-      for (int u = 0; u < L::kUnits; ++u) sum += scratch[u * kHeadDim + i] * weight(sizes[u].x, most);
-      a_.parts[at * kHeadDim + i] = sum;
-    }
-    if (threadIdx.x == 0) a_.part_sizes[at] = make_float2(most, total);
-  }
-
-  static __device__ float weight(float largest, float most) {
-    return largest == -INFINITY ? 0.f : exp2f(largest - most);
+    for (int offset = 16; offset >= share; offset /= 2) sum += __shfl_xor_sync(kAllLanes, sum, offset);
+    if (lane < share) ptx::store_relaxed(a_.context + head_ * kHeadDim + dim, tagged(tag, sum / total));
   }
 
   const PersistentArgs& a_;
   const TokenPhase& p_;
   const int32_t* pages_;  // of the sequence, in shared memory
-  int position_, head_, part_, kv_head_, first_, stored_, next_;
-  bool appends_, both_halves_, owns_;  // owns_: this warp adds the row's own key
-  float16* own_page_;
-  float q_gain_[L::kDims];
-  KeyValue<kHeadDim> batch_[L::kBatch];
-  float q_[L::kDims], context_[L::kDims] = {}, largest_ = -INFINITY, total_ = 0.f;
+  int head_, part_, parts_shift_, kv_head_;
+  int block_, stored_;  // keys of this part: those from stored_ on aren't in the pages
+  bool appends_, both_halves_;
+  bool has_own_;  // this thread has a pair of the row's own key and value
+  float16* own_place_;
+  float2 angle_;
+  float q_gain_[2], k_gain_[2], own_[4];
+  float q_scale_, v_scale_, own_score_, largest_ = -INFINITY;
+  float4 q_[B::kChunks][2];
+  uint4 keys_[B::kScoreLoads][B::kChunks][2], values_[B::kValueLoads][2];
 };
 
-/// This CTA's part of attention. `rope` has the sines and cosines of the head size at the row's position.
-template <int kHeadDim>
-__device__ void attend_part(const PersistentArgs& a, const TokenPhase& p, const int32_t* pages, int position,
-                            int parts, const float2* rope, float* scratch) {
-  PartAttention<kHeadDim> attention(a, p, pages, position, parts);
-  wait_for(a, p.wait_for, p.reads_tagged, p.missing);
-  attention.run(rope, scratch);
+/// This CTA's part of attention, if it has one. `rope` has the sines and cosines of the head size at the
+/// row's position.
+template <int kHeadDim, class KeepNext>
+__device__ void attend_part(const PersistentArgs& a, const TokenPhase& p, int index, const int32_t* pages,
+                            int position, const float2* rope, float* scratch, const KeepNext& keep_next) {
+  const int shift = context_parts_shift<kHeadDim>(p.heads, p.window, position);
+  if (static_cast<int>(blockIdx.x) < p.heads << shift) {
+    PartAttention<kHeadDim> attention(a, p, pages, position, rope, shift);
+    attention.run(*reinterpret_cast<AttentionScratch<kHeadDim>*>(scratch), index, keep_next);
+  } else {
+    SyncVectorThreads()();  // all warps have left the phase in front
+    keep_next();
+    SyncVectorThreads()();
+  }
 }
-
-/// The vectors i and i + kVectorThreads, where there are so many, of attention's context [heads, head_dim],
-/// from its parts.
-struct ContextPair {
-  float4 sum[2];
-
-  __device__ ContextPair(const PersistentArgs& a, const TokenPhase& p, int parts, int i) {
-    constexpr int kAtOnce = 4;
-    const int dim = p.kv.head_dim, shift = __ffs(dim) - 1;
-    int at[2], column[2];
-    float most[2], total[2];
-#pragma unroll
-    for (int v = 0; v < 2; ++v) {
-      const int vector = 4 * (i + v * kVectorThreads) < p.cols ? i + v * kVectorThreads : i;
-      at[v] = (4 * vector >> shift) * kMostContextParts;
-      column[v] = 4 * vector & (dim - 1);
-      most[v] = -INFINITY;
-      total[v] = 0.f;
-      sum[v] = make_float4(0.f, 0.f, 0.f, 0.f);
-    }
-#pragma unroll 1
-    for (int first = 0; first < parts; first += kAtOnce) {
-      float4 part[2][kAtOnce];
-      float2 size[2][kAtOnce];
-#pragma unroll
-      for (int n = 0; n < kAtOnce; ++n)
-#pragma unroll
-        for (int v = 0; v < 2; ++v) {
-          const int from = at[v] + min(first + n, parts - 1);
-          size[v][n] = __ldcg(a.part_sizes + from);
-          part[v][n] = __ldcg(reinterpret_cast<const float4*>(a.parts + (from << shift) + column[v]));
-        }
-#pragma unroll
-      for (int v = 0; v < 2; ++v) add<kAtOnce>(part[v], size[v], parts - first, v, most[v], total[v]);
-    }
-#pragma unroll
-    for (int v = 0; v < 2; ++v) {
-      const float scale = 1.f / total[v];
-      sum[v] = make_float4(sum[v].x * scale, sum[v].y * scale, sum[v].z * scale, sum[v].w * scale);
-    }
-  }
-
- private:
-  template <int kAtOnce>
-  __device__ void add(const float4 (&part)[kAtOnce], const float2 (&size)[kAtOnce], int count, int v,
-                      float& most, float& total) {
-    float now = most;
-#pragma unroll
-    for (int n = 0; n < kAtOnce; ++n) now = fmaxf(now, size[n].x);
-    const float before = most == -INFINITY ? 0.f : exp2f(most - now);
-    float4 x = make_float4(sum[v].x * before, sum[v].y * before, sum[v].z * before, sum[v].w * before);
-    total *= before;
-#pragma unroll
-    for (int n = 0; n < kAtOnce; ++n) {
-      const float weight = n >= count || size[n].x == -INFINITY ? 0.f : exp2f(size[n].x - now);
-      total += size[n].y * weight;
-      x = make_float4(x.x + part[n].x * weight, x.y + part[n].y * weight, x.z + part[n].z * weight,
-                      x.w + part[n].w * weight);
-    }
-    sum[v] = x;
-    most = now;
-  }
-};
 
 }  // namespace carat::cuda

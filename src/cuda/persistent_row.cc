@@ -1,6 +1,7 @@
 #include "cuda/persistent_row.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <string>
 
@@ -30,13 +31,13 @@ DeviceArray<TaggedFloat> no_tags(std::size_t size) {
 }
 
 const char* name_of(const TokenPhase& phase) {
-  if (phase.kind == PhaseKind::attention) return "attention";
-  if (phase.kind == PhaseKind::context_product) return "output";
+  if (phase.kind == PhaseKind::attention) return phase.window > 0 ? "sliding" : "full attention";
   if (phase.output.finish == VectorFinish::gated_gelu) return "gate and up";
   if (phase.output.finish == VectorFinish::per_layer) return "per-layer gate";
   if (phase.output.finish == VectorFinish::logits) return "head";
   if (phase.input.source == VectorSource::residual) return phase.writes_tagged ? "q, k, v" : "per-layer in";
-  return phase.reads_tagged ? "per-layer out" : "down";
+  if (!phase.reads_tagged) return "down";
+  return phase.cols > 1024 ? "output" : "per-layer out";
 }
 
 int head_pairs(const ModelPlan& plan, int group) {
@@ -53,9 +54,11 @@ int fixed_floats(const ModelPlan& plan) {
 
 bool PersistentRow::takes(int position) { return position < kLongContext; }
 
-bool PersistentRow::supports(const ModelPlan& plan, const Queue& queue, int shared_bytes_per_block) {
+bool PersistentRow::supports(const ModelPlan& plan, int page_tokens, const Queue& queue,
+                             int shared_bytes_per_block) {
   constexpr int kFewestStages = 4, kVectorAndSumsBytes = 40 * 1024;
-  return queue.overlap && persistent_supports(plan, queue.sm_count) &&
+  return queue.overlap && std::has_single_bit(static_cast<unsigned>(page_tokens)) &&
+         persistent_supports(plan, queue.sm_count) &&
          kFewestStages * kRingStageBytes + fixed_floats(plan) * 4 + kVectorAndSumsBytes <=
              shared_bytes_per_block;
 }
@@ -82,14 +85,16 @@ PersistentRow::PersistentRow(const ModelPlan& plan, const KvStorage& kv, const C
   mixed_ = no_tags(static_cast<std::size_t>(plan.ple_dim));
   hidden_ = DeviceArray<float>(hidden);
   ple_ = DeviceArray<float>(static_cast<std::size_t>(plan.ple_dim) * plan.layers.size());
-  parts_ = DeviceArray<float>(heads * kMostContextParts);
+  context_ = no_tags(heads);
+  parts_ = no_tags(heads * kMostContextParts);
   part_sizes_ =
-      DeviceArray<float2>(static_cast<std::size_t>(plan.layers.front().attention.heads) * kMostContextParts);
+      no_tags(static_cast<std::size_t>(plan.layers.front().attention.heads) * kMostContextParts * 2);
   candidate_values_ = DeviceArray<float>(ctas);
   candidate_ids_ = DeviceArray<int32_t>(ctas);
-  schedule_ = persistent_schedule(plan, layers,
-                                  {hidden_.data(), ple_.data(), qkv_.data(), branch_.data(), mixed_.data()},
-                                  queue.sm_count);
+  schedule_ = persistent_schedule(
+      plan, layers,
+      {hidden_.data(), ple_.data(), qkv_.data(), context_.data(), branch_.data(), mixed_.data()},
+      queue.sm_count);
   phases_ = upload(schedule_.phases);
   tape_ = upload(schedule_.tape);
   ranges_ = upload(schedule_.ranges);
@@ -111,8 +116,8 @@ void PersistentRow::set_args(const ModelPlan& plan, int page_tokens, int shared_
   args_.sums_at = args_.vector_at + round_up_floats(schedule_.vector_floats);
   args_.rope_at = args_.sums_at + round_up_floats(schedule_.sums_floats);
   args_.pages_at = args_.rope_at + 2 * (args_.rotary_pairs[0] + args_.rotary_pairs[1]);
-  args_.page_tokens = page_tokens;
-  args_.most_pages = (kLongContext + args_.page_tokens - 1) / args_.page_tokens;
+  args_.page_shift = std::countr_zero(static_cast<unsigned>(page_tokens));
+  args_.most_pages = (kLongContext + page_tokens - 1) / page_tokens;
   const int floats = args_.pages_at + 2 * args_.most_pages;
   args_.stages =
       std::min(kMostRingStages, (shared_bytes_per_block - kStaticSharedBytes - 4 * floats) / kRingStageBytes);
@@ -125,6 +130,7 @@ void PersistentRow::set_args(const ModelPlan& plan, int page_tokens, int shared_
   args_.qkv = qkv_.data();
   args_.parts = parts_.data();
   args_.part_sizes = part_sizes_.data();
+  args_.context = context_.data();
   args_.head.finish = VectorFinish::logits;
   args_.head.cap = plan.logit_cap;
   args_.head.candidate_values = candidate_values_.data();
@@ -164,17 +170,14 @@ void PersistentRow::report(std::FILE* to) const {
   std::map<std::string, Sums> sums;
   for (std::size_t i = 0; i < cycles.size(); ++i) {
     const PhaseCycles& c = cycles[i];
+    const bool attention = schedule_.phases[i].kind == PhaseKind::attention;
     Sums& s = sums[name_of(schedule_.phases[i])];
     ++s.count;
     if (i + 1 < cycles.size()) s.output += cycles[i + 1].start - c.done;
-    if (schedule_.phases[i].kind == PhaseKind::attention) {
-      s.products += c.done - c.start;
-      continue;
-    }
     s.wait += c.waited - c.start;
     s.vector += c.ready - c.waited;
     s.products += c.done - c.ready;
-    s.starved += c.starved;
+    s.starved += attention ? c.done - c.part : c.starved;
   }
   std::fprintf(to, "CTA 0, cycles  count     wait   vector products  starved   output\n");
   for (const auto& [name, s] : sums) {

@@ -13,7 +13,8 @@ namespace carat::cuda {
 class PersistentRow {
  public:
   /// Whether the kernel can run this model on this GPU.
-  static bool supports(const ModelPlan& plan, const Queue& queue, int shared_bytes_per_block);
+  static bool supports(const ModelPlan& plan, int page_tokens, const Queue& queue,
+                       int shared_bytes_per_block);
 
   /// All arguments outlive the object; `plan` points to device memory.
   PersistentRow(const ModelPlan& plan, const KvStorage& kv, const CudaBlocks& blocks, Queue& queue,
@@ -36,9 +37,8 @@ class PersistentRow {
 
   Queue& queue_;
   const SoftTokens& soft_tokens_;
-  DeviceArray<float> hidden_, ple_, parts_, candidate_values_;
-  DeviceArray<TaggedFloat> qkv_, branch_, mixed_;
-  DeviceArray<float2> part_sizes_;
+  DeviceArray<float> hidden_, ple_, candidate_values_;
+  DeviceArray<TaggedFloat> qkv_, context_, parts_, part_sizes_, branch_, mixed_;
   DeviceArray<int32_t> candidate_ids_;
   DeviceArray<unsigned> counters_;
   DeviceArray<TokenPhase> phases_;

@@ -16,7 +16,7 @@ constexpr int kMostContextColumns = 4096;  // attention's context passes through
 /// the small reads and writes that everybody waits for; the head has few of those.
 constexpr uint32_t kTiles = 2, kTilesOfHead = 4;
 /// CTAs that are not waited for where words have tags: those are read while the last ones are being written.
-constexpr unsigned kMissing = 32;
+constexpr unsigned kMissing = 32, kMissingParts = 8;
 
 bool can_slice(int64_t cols, int slices) { return cols % (8 * slices) == 0; }
 
@@ -132,6 +132,7 @@ PerLayerFactor Builder::per_layer_factor(int layer) const {
 unsigned Builder::missing(const TokenPhase& phase) const {
   if (!phase.reads_tagged) return 0;
   const TokenPhase& awaited = out_.phases[static_cast<std::size_t>(phase.wait_for)];
+  if (awaited.kind == PhaseKind::attention) return phase.outputs_each > 0 ? kMissingParts : 0;
   return awaited.outputs_each > 0 ? std::min(kMissing, static_cast<unsigned>(ctas_) / 4) : 0;
 }
 
@@ -175,8 +176,7 @@ void Builder::add_attention(const LayerPlan& l) {
   TokenPhase phase{};
   phase.kind = PhaseKind::attention;
   phase.wait_for = last_phase();
-  phase.reads_tagged = true;
-  phase.missing = missing(phase);
+  phase.writes_tagged = true;
   set_attention(phase, l.attention, kv_[static_cast<std::size_t>(l.index)]);
   out_.vector_floats = std::max(out_.vector_floats, attention_scratch_floats(l.attention.head_dim));
   out_.phases.push_back(phase);
@@ -187,11 +187,8 @@ void Builder::add_layer(const LayerPlan& l, const VectorInput& input, bool waits
   const AttentionPlan& a = l.attention;
   add_product(a.q, qkv_rows(a), product(input, buffers_.qkv, waits ? last_phase() : -1));
   add_attention(l);
-  TokenPhase out = product({}, buffers_.branch, last_phase());
-  out.kind = PhaseKind::context_product;
-  set_attention(out, a, kv_[static_cast<std::size_t>(l.index)]);
   out_.vector_floats = std::max(out_.vector_floats, static_cast<int>(a.o.cols));
-  add_product(a.o, a.o.rows, out);
+  add_product(a.o, a.o.rows, product(plain(as_floats(buffers_.context)), buffers_.branch, last_phase()));
   TokenPhase hidden =
       product(residual(l.post_attention.data(), 1.f, l.pre_ffn.data()), buffers_.hidden, last_phase());
   hidden.output.finish = VectorFinish::gated_gelu;

@@ -10,7 +10,7 @@ namespace carat::cuda {
 /// Where phases find what they pass on. Device memory.
 struct PersistentBuffers {
   float *hidden, *ple;
-  TaggedFloat *qkv, *branch, *mixed;  // mixed: per-layer gates
+  TaggedFloat *qkv, *context, *branch, *mixed;  // mixed: per-layer gates
 };
 
 /// What the phases are about besides the plan: the storage of each layer's keys and values.
