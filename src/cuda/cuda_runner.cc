@@ -300,7 +300,7 @@ void CudaRunner::run(const StepInput& step, Slot& slot, int index) {
   const bool single = single_row_ && all.count() == 1 && slot.rows == 1;
   const int position = step.segments.front().past;
   slot.token_written = single && greedy;
-  if (single && persistent_row_ && PersistentRow::takes(position) && !blocks_.marks_phases()) {
+  if (single && persistent_row_ && persistent_row_->takes(position) && !blocks_.marks_phases()) {
     persistent_row_->run(device, upload_, index, logits_.data(), drawn_.data(), slot.tokens.data());
   } else if (single) {
     single_row_->run(device, position, upload_, index, logits_.data(), drawn_.data(), slot.tokens.data());

@@ -6,7 +6,7 @@
 // Between phases the CTAs wait for each other through counters in global memory.
 #include "cuda/launch.h"
 #include "cuda/persistent.h"
-#include "cuda/persistent_attention.h"
+#include "cuda/persistent_group_attention.h"
 #include "cuda/ptx.h"
 #include "cuda/vector_phase.h"
 
@@ -90,7 +90,7 @@ class Computation {
     write_embedding();
     if (threadIdx.x < kPhaseWords) phase_words(0)[threadIdx.x] = phase_word(0);
     write_rope();
-    write_pages();
+    write_parts();
     Sync()();
 #pragma unroll 1
     for (int i = 0; i < a_.phase_count; ++i) {
@@ -135,17 +135,12 @@ class Computation {
     }
   }
 
-  /// The page tables as far as the row's position.
-  __device__ int32_t* pages(int group) const {
-    return reinterpret_cast<int32_t*>(x_ + a_.pages_at) + group * a_.most_pages;
+  __device__ ContextPart& part(int group) const {
+    return reinterpret_cast<ContextPart*>(x_ + a_.parts_at)[group];
   }
-  __device__ void write_pages() const {
-    for (int group = 0; group < 2; ++group) {
-      if (a_.head_pairs[group] == 0) continue;
-      const int32_t* table = a_.tables.pages + __ldcg(a_.tables.offset + group);
-      for (int i = threadIdx.x; i <= position_ >> a_.page_shift; i += kThreads)
-        pages(group)[i] = __ldcg(table + i);
-    }
+  __device__ void write_parts() const {
+    for (int group = 0; group < 2; ++group)
+      if (a_.head_pairs[group] > 0) write_part(a_, group, position_, part(group));
   }
 
   /// Sines and cosines of the row's position, of both head sizes.
@@ -162,10 +157,11 @@ class Computation {
   __device__ void attend(const TokenPhase& p, int index, const KeepNext& keep_next) {
     const float2* rope = reinterpret_cast<const float2*>(x_ + a_.rope_at);
     float* scratch = x_ + a_.vector_at;
+    const ContextPart& own = part(p.kv.group);
     if (p.kv.group == 0)
-      attend_part<kFull>(a_, p, index, pages(0), position_, rope, scratch, keep_next);
+      attend_all<kFull>(a_, p, index, own, rope, scratch, keep_next);
     else
-      attend_part<kSliding>(a_, p, index, pages(1), position_, rope + a_.rotary_pairs[0], scratch, keep_next);
+      attend_part<kSliding>(a_, p, index, own, rope + a_.rotary_pairs[0], scratch, keep_next);
     note(index, &PhaseCycles::done);
   }
 

@@ -65,6 +65,25 @@ struct PhaseCycles {
   int64_t start, waited, ready, done, starved, part;
 };
 
+/// What attention has in common in all layers of a KV group.
+struct ContextShape {
+  int heads, kv_heads, head_dim, window;
+  uint32_t page_rows;  // distance of pages, in 16 bytes
+};
+
+/// A CTA's part of attention in the layers of a KV group.
+struct alignas(16) ContextPart {
+  static constexpr int kMostRows = 64, kTile = 16;
+  int parts_shift;                 // parts of a head, or of a KV head where CTAs have all its query heads
+  int kv_head, head;               // kv_head -1: this CTA has nothing to do
+  int part, count;                 // keys, the row's own among them
+  bool grouped, first_head, ends;  // first_head: of the KV head; ends: has the row's own key
+  bool both_halves;                // of keys and values are read
+  uint32_t own_row;
+  /// Where the keys, or tiles of keys where grouped, begin behind KvLayer::keys, in 16 bytes.
+  uint32_t rows[kMostRows];
+};
+
 struct PersistentArgs {
   const TokenPhase* phases;
   int phase_count;
@@ -74,8 +93,11 @@ struct PersistentArgs {
   unsigned launch;          // number of this launch, from 1
   int stages, stage_bytes;  // of the ring in shared memory
   // Offsets behind the ring, in floats.
-  int vector_at, sums_at, rope_at, pages_at;
-  int page_shift, most_pages;  // tokens of a page are a power of two; pages of a sequence, in each KV group
+  int vector_at, sums_at, rope_at, parts_at;
+  std::array<ContextShape, 2> contexts;  // by KV group
+  /// CTAs of each KV head where they have all its query heads, as a power of two; -1: never.
+  int group_parts_shift;
+  int page_shift;  // tokens of a page, a power of two
   int d_model, ple_dim;
   float eps;
   Matrix embedding;  // bf16
@@ -86,8 +108,8 @@ struct PersistentArgs {
   std::array<const float*, 2> frequencies;      // by KV group
   std::array<int, 2> rotary_pairs, head_pairs;  // pairs of a head that rotate; all its pairs
   const TaggedFloat* qkv;
-  TaggedFloat* parts;       // of attention: [heads, kMostContextParts, head_dim]
-  TaggedFloat* part_sizes;  // [heads, kMostContextParts, 2]: largest score in powers of two, sum of weights
+  TaggedFloat* parts;       // of attention: [heads, parts, head_dim]
+  TaggedFloat* part_sizes;  // [heads, parts, 2]: largest score in powers of two, sum of weights
   TaggedFloat* context;     // [heads, head_dim]
   VectorOutput head;
   int32_t* drawn;
@@ -96,9 +118,16 @@ struct PersistentArgs {
 };
 
 inline constexpr int kCounterWords = 32;  // a cache line each
-inline constexpr int kMostContextParts = 16;
-/// Shared memory of attention: q, the own value, sums of the warps, scores.
+/// Parts of a head's keys where CTAs have one head, and where they have all heads of a KV head.
+inline constexpr int kMostContextParts = 16, kMostGroupParts = 128;
+/// From this position on CTAs have all query heads of a KV head in layers that see everything.
+inline constexpr int kGroupedFrom = 512;
+/// Keys of a part, while there are CTAs for more of them.
+inline constexpr int kKeysOfPart = 16;
+inline constexpr int kMostGroup = 8;  // heads of a KV head
+/// Shared memory of attention: of one head; of a group.
 constexpr int attention_scratch_floats(int head_dim) { return 2 * head_dim + 4 * 8 + 2 * 32; }
+constexpr int group_scratch_floats(int head_dim) { return 3120 + head_dim; }
 /// Stages of the ring that loads ahead of the computation.
 inline constexpr int kMostRingStages = 16;
 

@@ -59,14 +59,9 @@ __device__ inline float part_weight(float largest, float most) {
   return largest == -INFINITY ? 0.f : exp2f(largest - most);
 }
 
-/// Parts into which attention splits the keys of a head, as a power of two: about a block each.
-template <int kHeadDim>
-__device__ inline int context_parts_shift(int heads, int window, int position) {
-  const int keys = window > 0 ? min(position + 1, window) : position + 1;
-  const int most = min(kMostContextParts, static_cast<int>(gridDim.x) / heads);
-  int shift = 0;
-  while (keys > KeyBlock<kHeadDim>::kKeys << shift && 2 << shift <= most) ++shift;
-  return shift;
+/// Behind a barrier: later layers may read what this CTA wrote to the pages. By a thread that joins no parts.
+__device__ inline void release_pages(const PersistentArgs& a, int phase) {
+  if (threadIdx.x == kVectorThreads - 1) ptx::add_release(counter_of(a, phase), 0);
 }
 
 /// What the warps of a CTA tell each other, in shared memory. Sums are over a warp's pairs of dimensions.
@@ -87,28 +82,15 @@ class PartAttention {
  public:
   /// Starts reading the keys that are there before q is. `rope` has the sines and cosines of this head size
   /// at the row's position.
-  __device__ PartAttention(const PersistentArgs& a, const TokenPhase& p, const int32_t* pages, int position,
-                           const float2* rope, int parts_shift)
-      : a_(a),
-        p_(p),
-        pages_(pages),
-        head_(blockIdx.x % p.heads),
-        part_(blockIdx.x / p.heads),
-        parts_shift_(parts_shift) {
-    const int begin = p.window > 0 ? max(0, position - p.window + 1) : 0, parts = 1 << parts_shift;
-    const int each = (position - begin + parts) >> parts_shift;
-    block_ = min(begin + part_ * each, position + 1);
-    const int last = min(block_ + each, position + 1);
-    appends_ = p.writes_kv && block_ <= position && last == position + 1;
-    stored_ = appends_ ? position : last;
-    both_halves_ = p.window > 0 || position < kBothHalves;
-    const int group = p.heads / p.kv.kv_heads;
-    kv_head_ = head_ / group;
+  __device__ PartAttention(const PersistentArgs& a, const TokenPhase& p, const ContextPart& part,
+                           const float2* rope)
+      : a_(a), p_(p), c_(part) {
+    appends_ = p.writes_kv && part.ends;
+    stored_ = part.count - (appends_ ? 1 : 0);
     load_keys();
-    load_values();
     const int pair = static_cast<int>(threadIdx.x) % B::kPairs;
     has_own_ = appends_ && threadIdx.x / B::kPairs == (kVectorThreads >= 2 * B::kPairs ? 1 : 0);
-    own_place_ = has_own_ && head_ % group == 0 ? address(position) + pair : nullptr;
+    own_place_ = has_own_ && part.first_head ? p.kv.keys + std::size_t{part.own_row} * 8 + pair : nullptr;
     angle_ = pair < a.rotary_pairs[p.kv.group] ? rope[pair] : make_float2(0.f, 1.f);
     for (int half = 0; half < 2; ++half) {
       q_gain_[half] = p.q_norm[pair + half * B::kPairs];
@@ -119,6 +101,7 @@ class PartAttention {
   template <class KeepNext>
   __device__ void run(Scratch& s, int index, const KeepNext& keep_next) {
     take_row(s, index);
+    load_values();
     SyncVectorThreads()();  // all warps have left the phase in front, too
     keep_next();
     finish_row(s);
@@ -131,7 +114,7 @@ class PartAttention {
       score(s.scores[buffer]);
       const int keys = stored_ - block_;
       block_ += B::kKeys;
-      load_keys();
+      if (block_ < stored_) load_keys();
       SyncVectorThreads()();
       const float score = lane < min(keys, B::kKeys) ? s.scores[buffer][lane] : -INFINITY;
       const float largest = fmaxf(largest_, warp_largest(score));
@@ -139,27 +122,21 @@ class PartAttention {
                   weight = exp2f(score - base);
       largest_ = largest;
       total = total * scale + weight;
-      add_values(weight, scale, context);
-      load_values();
+      add_values(weight, scale, context, keys);
+      if (block_ < stored_) load_values();
       buffer ^= 1;
     } while (block_ < stored_);
     publish(s, index, context, warp_sum(total));
     note(a_, index, &PhaseCycles::part);
-    if (parts_shift_ > 0) join(index);
-    if (own_place_) __threadfence();  // later layers may read what was written there
+    if (c_.parts_shift > 0) join(index);
+    if (appends_) release_pages(a_, index);
   }
 
  private:
-  /// Short contexts read keys and values with both halves, long ones those of sliding layers only.
-  static constexpr int kBothHalves = 256;
   static constexpr float kLog2e = 1.4426950408889634f;
 
-  __device__ float16* address(int key) const {
-    const KvLayer& kv = p_.kv;
-    const int page = key >> a_.page_shift, slot = key - (page << a_.page_shift);
-    return kv.keys + pages_[page] * kv.page_stride +
-           ((static_cast<std::size_t>(kv_head_) << a_.page_shift) + slot) * kHeadDim;
-  }
+  /// Where key `key` of this part begins.
+  __device__ const float16* address(int key) const { return p_.kv.keys + std::size_t{c_.rows[key]} * 8; }
 
   static __device__ uint4 load(const float16* from, bool wanted) {
     return wanted ? __ldcg(reinterpret_cast<const uint4*>(from)) : make_uint4(0, 0, 0, 0);
@@ -193,7 +170,7 @@ class PartAttention {
 #pragma unroll
       for (int c = 0; c < B::kChunks; ++c) {
         keys_[i][c][0] = load(from + key_dim(c), there);
-        keys_[i][c][1] = load(from + key_dim(c) + p_.kv.low_offset, there && both_halves_);
+        keys_[i][c][1] = load(from + key_dim(c) + p_.kv.low_offset, there && c_.both_halves);
       }
     }
   }
@@ -205,7 +182,7 @@ class PartAttention {
       const bool there = has_values() && key < stored_;
       const float16* from = (there ? address(key) : p_.kv.keys) + p_.kv.value_offset + value_dim();
       values_[i][0] = load(from, there);
-      values_[i][1] = load(from + p_.kv.low_offset, there && both_halves_);
+      values_[i][1] = load(from + p_.kv.low_offset, there && c_.both_halves);
     }
   }
 
@@ -235,12 +212,12 @@ class PartAttention {
   __device__ void take_row(Scratch& s, int index) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, pair = threadIdx.x % B::kPairs;
     const bool has_q = threadIdx.x < B::kPairs;
-    const int key = p_.heads + kv_head_, value = p_.has_v ? key + p_.kv.kv_heads : key;
+    const int key = p_.heads + c_.kv_head, value = p_.has_v ? key + p_.kv.kv_heads : key;
     const TaggedFloat* from[6];
     float x[6];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      from[half] = has_q || has_own_ ? raw(head_, half) : nullptr;
+      from[half] = has_q || has_own_ ? raw(c_.head, half) : nullptr;
       from[2 + half] = has_own_ ? raw(key, half) : nullptr;
       from[4 + half] = has_own_ ? raw(value, half) : nullptr;
     }
@@ -300,6 +277,8 @@ class PartAttention {
 #pragma unroll
     for (int i = 0; i < B::kScoreLoads; ++i) {
       sums[i] = 0.f;
+      if (block_ + i * B::kKeysAtOnce * kVectorWarps + static_cast<int>(threadIdx.x) / 32 >= stored_)
+        continue;
 #pragma unroll
       for (int c = 0; c < B::kChunks; ++c) {
         float x[8];
@@ -314,11 +293,12 @@ class PartAttention {
   }
 
   /// `weight` is that of the block's key `lane`; what is there already shrinks by `scale`.
-  __device__ void add_values(float weight, float scale, float (&context)[8]) const {
+  __device__ void add_values(float weight, float scale, float (&context)[8], int keys) const {
 #pragma unroll
     for (int d = 0; d < 8; ++d) context[d] *= scale;
 #pragma unroll
     for (int i = 0; i < B::kValueLoads; ++i) {
+      if (i * B::kSlots >= keys) break;
       const float by = __shfl_sync(kAllLanes, weight, value_slot(i));
       float x[8];
       unpack(values_[i], x);
@@ -333,9 +313,9 @@ class PartAttention {
     const int dim = value_dim() + spread_sums<8, B::kSlots, B::kDimLanes>(context);
     const float own = appends_ ? exp2f(own_score_ - largest_) : 0.f;
     total += own;
-    const int part = head_ * kMostContextParts + part_;
-    const bool whole = parts_shift_ == 0;
-    TaggedFloat* to = whole ? a_.context + head_ * kHeadDim : a_.parts + part * kHeadDim;
+    const int part = (c_.head << c_.parts_shift) + c_.part;
+    const bool whole = c_.parts_shift == 0;
+    TaggedFloat* to = whole ? a_.context + c_.head * kHeadDim : a_.parts + part * kHeadDim;
     constexpr int kEqualLanes = B::kSlots > 8 ? B::kSlots / 8 : 1;  // have the same sums
     if (has_values() && threadIdx.x % 32 / B::kDimLanes % kEqualLanes == 0) {
 #pragma unroll
@@ -353,12 +333,12 @@ class PartAttention {
   /// A share of the head's dimensions, from all parts: 32 of them for each warp, or all of fewer than 32 for
   /// one, whose lanes then share out the parts.
   __device__ void join(int index) const {
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, parts = 1 << parts_shift_,
-              share = kHeadDim >> parts_shift_, share_shift = __ffs(share) - 1,
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, parts = 1 << c_.parts_shift,
+              share = kHeadDim >> c_.parts_shift, share_shift = __ffs(share) - 1,
               groups = 1 << max(0, 5 - share_shift), group = lane >> share_shift;
     if (warp * 32 >= share) return;
     const uint32_t tag = tag_of(a_, index);
-    const int dim = part_ * share + warp * 32 + (lane & (share - 1)), first = head_ * kMostContextParts;
+    const int dim = c_.part * share + warp * 32 + (lane & (share - 1)), first = c_.head << c_.parts_shift;
     const TaggedFloat* from[kMostContextParts + 2];
     float x[kMostContextParts + 2];
 #pragma unroll
@@ -378,38 +358,39 @@ class PartAttention {
       sum += __shfl_sync(kAllLanes, weight, min(group + i * groups, 31)) * x[i];
 #pragma unroll 1
     for (int offset = 16; offset >= share; offset /= 2) sum += __shfl_xor_sync(kAllLanes, sum, offset);
-    if (lane < share) ptx::store_relaxed(a_.context + head_ * kHeadDim + dim, tagged(tag, sum / total));
+    if (lane < share) ptx::store_relaxed(a_.context + c_.head * kHeadDim + dim, tagged(tag, sum / total));
   }
 
   const PersistentArgs& a_;
   const TokenPhase& p_;
-  const int32_t* pages_;  // of the sequence, in shared memory
-  int head_, part_, parts_shift_, kv_head_;
-  int block_, stored_;  // keys of this part: those from stored_ on aren't in the pages
-  bool appends_, both_halves_;
+  const ContextPart& c_;
+  int block_ = 0, stored_;  // of this part's keys, those from stored_ on aren't in the pages
+  bool appends_;
   bool has_own_;  // this thread has a pair of the row's own key and value
   float16* own_place_;
   float2 angle_;
-  float q_gain_[2], k_gain_[2], own_[4];
-  float q_scale_, v_scale_, own_score_, largest_ = -INFINITY;
+  float q_gain_[2], k_gain_[2], own_[4] = {};
+  float q_scale_, v_scale_ = 0.f, own_score_ = 0.f, largest_ = -INFINITY;
   float4 q_[B::kChunks][2];
   uint4 keys_[B::kScoreLoads][B::kChunks][2], values_[B::kValueLoads][2];
 };
 
+/// A phase in which this CTA does nothing.
+template <class KeepNext>
+__device__ void pass_phase(const KeepNext& keep_next) {
+  SyncVectorThreads()();  // all warps have left the phase in front
+  keep_next();
+  SyncVectorThreads()();
+}
+
 /// This CTA's part of attention, if it has one. `rope` has the sines and cosines of the head size at the
 /// row's position.
 template <int kHeadDim, class KeepNext>
-__device__ void attend_part(const PersistentArgs& a, const TokenPhase& p, int index, const int32_t* pages,
-                            int position, const float2* rope, float* scratch, const KeepNext& keep_next) {
-  const int shift = context_parts_shift<kHeadDim>(p.heads, p.window, position);
-  if (static_cast<int>(blockIdx.x) < p.heads << shift) {
-    PartAttention<kHeadDim> attention(a, p, pages, position, rope, shift);
-    attention.run(*reinterpret_cast<AttentionScratch<kHeadDim>*>(scratch), index, keep_next);
-  } else {
-    SyncVectorThreads()();  // all warps have left the phase in front
-    keep_next();
-    SyncVectorThreads()();
-  }
+__device__ void attend_part(const PersistentArgs& a, const TokenPhase& p, int index, const ContextPart& part,
+                            const float2* rope, float* scratch, const KeepNext& keep_next) {
+  if (part.kv_head < 0) return pass_phase(keep_next);
+  PartAttention<kHeadDim>(a, p, part, rope)
+      .run(*reinterpret_cast<AttentionScratch<kHeadDim>*>(scratch), index, keep_next);
 }
 
 }  // namespace carat::cuda

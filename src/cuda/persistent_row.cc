@@ -10,8 +10,6 @@
 namespace carat::cuda {
 namespace {
 
-/// From here on one part of a head's keys takes longer than the whole step's weights allow.
-constexpr int kLongContext = 2048;
 /// Shared memory of the kernel that isn't allocated dynamically, and what the system takes.
 constexpr int kStaticSharedBytes = 5 * 512;
 
@@ -45,6 +43,37 @@ int head_pairs(const ModelPlan& plan, int group) {
   return g.layers > 0 ? g.head_dim / 2 : 0;
 }
 
+/// CTAs of each KV head in layers that see everything, as a power of two; -1 where the kernel cannot share
+/// out their heads so.
+int group_parts_shift(const ModelPlan& plan, int ctas) {
+  int shift = -1;
+  for (const LayerPlan& l : plan.layers) {
+    const AttentionPlan& a = l.attention;
+    if (a.window > 0) continue;
+    const int kv_heads = plan.kv_groups[static_cast<std::size_t>(a.kv_group)].kv_heads,
+              group = a.heads / kv_heads;
+    const int parts =
+        std::min(kMostGroupParts, static_cast<int>(std::bit_floor(static_cast<unsigned>(ctas / kv_heads))));
+    const int share = group * a.head_dim / parts;
+    if (group > kMostGroup || !std::has_single_bit(static_cast<unsigned>(group)) || parts < 8 || share < 1 ||
+        share > 32)
+      return -1;
+    shift = std::countr_zero(static_cast<unsigned>(parts));
+  }
+  return shift;
+}
+
+/// Whether a CTA's keys, where it has one query head, fit ContextPart.
+bool has_rows(const ModelPlan& plan, int page_tokens, int ctas) {
+  if (!std::has_single_bit(static_cast<unsigned>(page_tokens)) || page_tokens < ContextPart::kTile)
+    return false;
+  return std::ranges::all_of(plan.layers, [&](const LayerPlan& l) {
+    const int heads = l.attention.heads, most = std::min(kMostContextParts, ctas / heads);
+    const int parts = static_cast<int>(std::bit_floor(static_cast<unsigned>(most)));
+    return heads <= ctas && std::max(l.attention.window, kGroupedFrom) <= parts * ContextPart::kMostRows;
+  });
+}
+
 /// Floats behind the ring that don't depend on the schedule's vectors and sums.
 int fixed_floats(const ModelPlan& plan) {
   return plan.d_model + 2 * (head_pairs(plan, 0) + head_pairs(plan, 1));
@@ -52,12 +81,12 @@ int fixed_floats(const ModelPlan& plan) {
 
 }  // namespace
 
-bool PersistentRow::takes(int position) { return position < kLongContext; }
+bool PersistentRow::takes(int position) const { return position < most_positions_; }
 
 bool PersistentRow::supports(const ModelPlan& plan, int page_tokens, const Queue& queue,
                              int shared_bytes_per_block) {
   constexpr int kFewestStages = 4, kVectorAndSumsBytes = 40 * 1024;
-  return queue.overlap && std::has_single_bit(static_cast<unsigned>(page_tokens)) &&
+  return queue.overlap && has_rows(plan, page_tokens, queue.sm_count) &&
          persistent_supports(plan, queue.sm_count) &&
          kFewestStages * kRingStageBytes + fixed_floats(plan) * 4 + kVectorAndSumsBytes <=
              shared_bytes_per_block;
@@ -78,6 +107,9 @@ PersistentRow::PersistentRow(const ModelPlan& plan, const KvStorage& kv, const C
     args_.frequencies[group] = blocks.frequencies(a.kv_group);
     args_.rotary_pairs[group] = a.rope.rotary_pairs;
     args_.head_pairs[group] = head_pairs(plan, a.kv_group);
+    const KvLayer& kv_layer = layers.back();
+    args_.contexts[group] = {a.heads, a.kv_heads, a.head_dim, a.window,
+                             static_cast<uint32_t>(kv_layer.page_stride / 8)};
   }
   const auto ctas = static_cast<std::size_t>(queue.sm_count);
   qkv_ = no_tags(qkv);
@@ -86,9 +118,8 @@ PersistentRow::PersistentRow(const ModelPlan& plan, const KvStorage& kv, const C
   hidden_ = DeviceArray<float>(hidden);
   ple_ = DeviceArray<float>(static_cast<std::size_t>(plan.ple_dim) * plan.layers.size());
   context_ = no_tags(heads);
-  parts_ = no_tags(heads * kMostContextParts);
-  part_sizes_ =
-      no_tags(static_cast<std::size_t>(plan.layers.front().attention.heads) * kMostContextParts * 2);
+  parts_ = no_tags(heads * kMostGroupParts);
+  part_sizes_ = no_tags(static_cast<std::size_t>(plan.layers.front().attention.heads) * kMostGroupParts * 2);
   candidate_values_ = DeviceArray<float>(ctas);
   candidate_ids_ = DeviceArray<int32_t>(ctas);
   schedule_ = persistent_schedule(
@@ -115,10 +146,13 @@ void PersistentRow::set_args(const ModelPlan& plan, int page_tokens, int shared_
   args_.vector_at = round_up_floats(plan.d_model);
   args_.sums_at = args_.vector_at + round_up_floats(schedule_.vector_floats);
   args_.rope_at = args_.sums_at + round_up_floats(schedule_.sums_floats);
-  args_.pages_at = args_.rope_at + 2 * (args_.rotary_pairs[0] + args_.rotary_pairs[1]);
+  args_.parts_at = round_up_floats(args_.rope_at + 2 * (args_.rotary_pairs[0] + args_.rotary_pairs[1]));
+  const int floats = args_.parts_at + 2 * static_cast<int>(sizeof(ContextPart) / sizeof(float));
+  args_.group_parts_shift = group_parts_shift(plan, queue_.sm_count);
   args_.page_shift = std::countr_zero(static_cast<unsigned>(page_tokens));
-  args_.most_pages = (kLongContext + page_tokens - 1) / page_tokens;
-  const int floats = args_.pages_at + 2 * args_.most_pages;
+  most_positions_ = args_.group_parts_shift < 0
+                        ? kGroupedFrom
+                        : ContextPart::kMostRows * ContextPart::kTile << args_.group_parts_shift;
   args_.stages =
       std::min(kMostRingStages, (shared_bytes_per_block - kStaticSharedBytes - 4 * floats) / kRingStageBytes);
   shared_bytes_ = static_cast<std::size_t>(args_.stages * kRingStageBytes + 4 * floats);

@@ -20,8 +20,8 @@ class PersistentRow {
   PersistentRow(const ModelPlan& plan, const KvStorage& kv, const CudaBlocks& blocks, Queue& queue,
                 int shared_bytes_per_block);
 
-  /// Long contexts need attention over the whole GPU.
-  static bool takes(int position);
+  /// Whether it takes a row at this position.
+  bool takes(int position) const;
 
   /// As SingleRow::run().
   void run(const DeviceStep& step, const StepUpload& upload, int slot, float* logits, int32_t* drawn,
@@ -48,6 +48,7 @@ class PersistentRow {
   PersistentSchedule schedule_;
   PersistentArgs args_{};
   std::size_t shared_bytes_ = 0;
+  int most_positions_ = 0;
 };
 
 }  // namespace carat::cuda

@@ -16,7 +16,7 @@ constexpr int kMostContextColumns = 4096;  // attention's context passes through
 /// the small reads and writes that everybody waits for; the head has few of those.
 constexpr uint32_t kTiles = 2, kTilesOfHead = 4;
 /// CTAs that are not waited for where words have tags: those are read while the last ones are being written.
-constexpr unsigned kMissing = 32, kMissingParts = 8;
+constexpr unsigned kMissing = 32;
 
 bool can_slice(int64_t cols, int slices) { return cols % (8 * slices) == 0; }
 
@@ -132,8 +132,8 @@ PerLayerFactor Builder::per_layer_factor(int layer) const {
 unsigned Builder::missing(const TokenPhase& phase) const {
   if (!phase.reads_tagged) return 0;
   const TokenPhase& awaited = out_.phases[static_cast<std::size_t>(phase.wait_for)];
-  if (awaited.kind == PhaseKind::attention) return phase.outputs_each > 0 ? kMissingParts : 0;
-  return awaited.outputs_each > 0 ? std::min(kMissing, static_cast<unsigned>(ctas_) / 4) : 0;
+  const int each = awaited.kind == PhaseKind::attention ? phase.outputs_each : awaited.outputs_each;
+  return each > 0 ? std::min(kMissing, static_cast<unsigned>(ctas_) / 4) : 0;
 }
 
 /// Shares out the rows, neighbouring ones to each CTA; the CTAs with one row more are others each time.
@@ -178,7 +178,8 @@ void Builder::add_attention(const LayerPlan& l) {
   phase.wait_for = last_phase();
   phase.writes_tagged = true;
   set_attention(phase, l.attention, kv_[static_cast<std::size_t>(l.index)]);
-  out_.vector_floats = std::max(out_.vector_floats, attention_scratch_floats(l.attention.head_dim));
+  out_.vector_floats = std::max({out_.vector_floats, attention_scratch_floats(l.attention.head_dim),
+                                 group_scratch_floats(l.attention.head_dim)});
   out_.phases.push_back(phase);
 }
 

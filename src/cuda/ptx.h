@@ -406,6 +406,10 @@ __device__ inline ulonglong2 load_relaxed_pair(const uint64_t* words) {
                : "memory");
   return pair;
 }
+__device__ inline void store_relaxed_pair(uint64_t* words, uint64_t first, uint64_t second) {
+  asm volatile("st.relaxed.gpu.global.v2.u64 [%0], {%1, %2};" ::"l"(words), "l"(first), "l"(second)
+               : "memory");
+}
 __device__ inline void store_relaxed(uint64_t* word, uint64_t value) {
   asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
 }
