@@ -1,5 +1,6 @@
 // Times the steps of the CUDA backend on a checkpoint: one row at several contexts, batches, prompts. Median
-// wall time of a step with the next one already in flight, as the engine runs it.
+// wall time of a step with the next one already in flight. With a drafter: of its guesses, and of the steps
+// that check them, one after the other as the engine runs them.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -28,15 +29,17 @@ double ms_since(Clock::time_point start) {
 /// order.
 class Step {
  public:
-  Step(const Runner& runner, int sequences, int past, int count)
-      : last_(static_cast<std::size_t>(sequences)) {
+  /// Tokens are drawn from the last `drawn` rows of each.
+  Step(const Runner& runner, int sequences, int past, int count, int drawn = 1) {
     const int vocab = runner.info().vocab, page_tokens = runner.info().limits.page_tokens;
     const int stride = (past + count + page_tokens - 1) / page_tokens;
     for (int s = 0; s < sequences; ++s) {
       segments_.push_back({s * count, count, past, s});
       for (int i = 0; i < count; ++i) tokens_.push_back((s * 7919 + i * 104729 + 11) % vocab);
-      last_[static_cast<std::size_t>(s)] = s * count + count - 1;
-      sampling_.push_back({&greedy_, past + count, {}, {}});
+      for (int i = count - drawn; i < count; ++i) {
+        last_.push_back(s * count + i);
+        sampling_.push_back({&greedy_, past + i + 1, {}, {}});
+      }
     }
     for (int g = 0; g < kKvGroups; ++g) {
       const int pages = runner.info().limits.pages[static_cast<std::size_t>(g)];
@@ -66,6 +69,12 @@ class Step {
     return times[static_cast<std::size_t>(runs / 2)];
   }
 
+  const std::array<PageTable, kKvGroups>& page_tables() const { return input_.page_tables; }
+  void run(Runner& runner) const {
+    runner.submit(input_);
+    runner.collect();
+  }
+
  private:
   SamplingParams greedy_;
   std::vector<int32_t> tokens_, last_;
@@ -92,10 +101,43 @@ void time_steps(Runner& runner, double bandwidth) {
   }
 }
 
+double median(std::vector<double>& times) {
+  std::ranges::nth_element(times, times.begin() + std::ssize(times) / 2);
+  return times[times.size() / 2];
+}
+
+/// Steps of one token and `guesses` of each sequence, and as many guesses behind them.
+void time_guesses(Runner& runner, int sequences, int past, int guesses) {
+  constexpr int kRuns = 60, kWarmUp = 4;
+  const Step step(runner, sequences, past, 1 + guesses, 1 + guesses);
+  const auto rows = static_cast<std::size_t>(sequences);
+  std::vector<int32_t> tokens(rows, 11), logit_rows(rows), pasts(rows, past + 1);
+  for (int s = 0; s < sequences; ++s) logit_rows[static_cast<std::size_t>(s)] = s * (1 + guesses);
+  std::vector<double> step_times, draft_times;
+  for (int i = 0; i < kRuns + kWarmUp; ++i) {
+    const auto start = Clock::now();
+    step.run(runner);
+    const double step_ms = ms_since(start);
+    if (guesses > 0) runner.draft({tokens, logit_rows, pasts, step.page_tables()}, guesses);
+    if (i < kWarmUp) continue;
+    step_times.push_back(step_ms);
+    draft_times.push_back(ms_since(start) - step_ms);
+  }
+  std::printf("%3d sequences, context %5d, %d guesses: step %6.3f ms, guesses %6.3f ms\n", sequences, past,
+              guesses, median(step_times), median(draft_times));
+}
+
+void time_all_guesses(Runner& runner) {
+  for (int past : {100, 1000, 4000})
+    for (int guesses : {0, 1, 2, 4, 8}) time_guesses(runner, 1, past, guesses);
+  for (int guesses : {0, 1, 2, 4}) time_guesses(runner, 8, 100, guesses);
+}
+
 /// What the command line asks for: everything, or one step of `sequences` times `count` tokens after `past`.
 struct Options {
   const char* directory;
   std::string_view variant;
+  const char* drafter = nullptr;
   int sequences = 0, past = 0, count = 0;
 };
 
@@ -104,6 +146,9 @@ int run(const Options& options) {
   std::printf("plain read: %.2f TB/s\n", bandwidth / 1e12);
   const auto start = Clock::now();
   ModelPlan plan = make_plan(load_model_config(options.directory), Checkpoint::open(options.directory));
+  if (options.drafter)
+    plan.drafter =
+        make_drafter_plan(plan, load_drafter_config(options.drafter), Checkpoint::open(options.drafter));
   const RunnerOptions limits{
       .page_tokens = 32, .pages = {2048, 2048}, .max_step_tokens = 4096, .max_sequences = 256};
   const bool quantized = options.variant == "int8" || options.variant == "int4";
@@ -112,7 +157,9 @@ int run(const Options& options) {
                                         .fast_prompts = options.variant == "fast",
                                         .fused_single_rows = options.variant != "general"});
   std::printf("loaded in %.3f s\n", ms_since(start) / 1e3);
-  if (options.sequences == 0) {
+  if (options.drafter) {
+    time_all_guesses(*runner);
+  } else if (options.sequences == 0) {
     time_steps(*runner, bandwidth);
   } else {
     const double ms = Step(*runner, options.sequences, options.past, options.count).time_ms(*runner, 20);
@@ -128,11 +175,12 @@ int main(int argc, char** argv) {
   if (argc < 2) {
     std::fprintf(stderr,
                  "usage: bench_cuda_steps CHECKPOINT [default | general | fast | int8 | int4 "
-                 "[SEQUENCES PAST COUNT]]\n");
+                 "[DRAFTER | SEQUENCES PAST COUNT]]\n");
     return 2;
   }
   try {
     carat::Options options{argv[1], argc < 3 ? "" : argv[2]};
+    if (argc == 4) options.drafter = argv[3];
     if (argc == 6) {
       options.sequences = std::atoi(argv[3]);
       options.past = std::atoi(argv[4]);

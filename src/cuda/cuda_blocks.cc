@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "cuda/guess.h"
 #include "cuda/packed_rows.h"
 #include "cuda/single_row.h"
 
@@ -159,6 +160,22 @@ Split CudaBlocks::split(const SplitArray& array) const {
   constexpr int kFewRows = 64;  // these wait for the weights anyway
   const bool two_passes = !fast_prompts_ || rows() <= kFewRows;
   return {array.hi.data(), two_passes ? array.lo.data() : nullptr};
+}
+
+void CudaBlocks::start(const Linear& w, Split input) {
+  StartRowsArgs args{};
+  args.sums = matmul_partial(queue_, matrix(w), input, rows(), {sums_.data(), sums_.size()});
+  args.norm = plan_.first_norm.data();
+  args.eps = plan_.norm_eps;
+  args.d_model = plan_.d_model;
+  args.x = x_[now_].data();
+  args.xn = split(xn_);
+  start_rows(queue_, args, rows());
+}
+
+const float* CudaBlocks::final_residuals(const DeviceStep& step) const {
+  if (single_row_ && step.tail.count == 1) return single_row_->final_residual();
+  return x_[step.tail.count < step.all.count ? 1 : 0].data();
 }
 
 void CudaBlocks::embed(const ModelPlan& m, const Rows&) {

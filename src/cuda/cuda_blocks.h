@@ -41,6 +41,14 @@ class CudaBlocks {
   /// Names the step that the following blocks belong to. `logits` has room for [tail rows, vocab].
   void begin(const DeviceStep& step, float* logits);
 
+  /// In place of embed(): x = w input;  xn = norm(x, first_norm). What a drafter begins with.
+  void start(const Linear& w, Split input);
+  /// Of the step begun last: what logits() multiplies with the head, [tail rows, d_model].
+  Split final_states() const { return split(xn_); }
+  /// The residual stream that a step has left behind, of which the final states are the norms: float32,
+  /// [tail rows, d_model]. Stays until the next step begins.
+  const float* final_residuals(const DeviceStep& step) const;
+
   void embed(const ModelPlan& m, const Rows& rows);
   void per_layer_inputs(const ModelPlan& m, const Rows& rows);
   void qkv(const LayerPlan& l, const Rows& rows, const StepRows& step);

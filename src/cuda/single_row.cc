@@ -55,6 +55,7 @@ SingleRow::SingleRow(const ModelPlan& plan, const KvStorage& kv, const CudaBlock
   }
   const auto d = static_cast<std::size_t>(plan.d_model);
   x_ = {DeviceArray<float>(d), DeviceArray<float>(d)};
+  final_x_ = DeviceArray<float>(d);
   qkv_ = DeviceArray<float>(qkv);
   context_ = DeviceArray<float>(heads);
   branch_ = DeviceArray<float>(d);
@@ -239,7 +240,8 @@ VectorInput SingleRow::finish_layer(const LayerPlan& l, const DeviceStep& step, 
   return residual(l.per_layer->post.data(), l.tail.scalar, l.tail.next_norm.data());
 }
 
-void SingleRow::head(const DeviceStep& step, const VectorInput& input, float* logits) {
+void SingleRow::head(const DeviceStep& step, VectorInput input, float* logits) {
+  input.x_out = final_x_.data();
   VectorOutput head;
   head.out = logits;
   head.finish = VectorFinish::logits;

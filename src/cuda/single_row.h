@@ -31,6 +31,8 @@ class SingleRow {
   };
   /// Enqueues the rest of the step, up to the logits. Long contexts take other kernels.
   void finish(const DeviceStep& step, int position, const TailRow& row, float* logits);
+  /// What the last layer has added up, [d_model]: the head multiplies its norm.
+  const float* final_residual() const { return final_x_.data(); }
   /// Steps whose positions have the same class take the same kernels.
   static int length_class(int position);
 
@@ -64,7 +66,7 @@ class SingleRow {
   VectorInput embedding(const DeviceStep& step, const float* norm, float* x_out) const;
   PerLayerFactor per_layer_factor(int layer) const;
   VectorInput finish_layer(const LayerPlan& l, const DeviceStep& step, bool late);
-  void head(const DeviceStep& step, const VectorInput& input, float* logits);
+  void head(const DeviceStep& step, VectorInput input, float* logits);
 
   const ModelPlan& plan_;
   const KvStorage& kv_;
@@ -73,7 +75,7 @@ class SingleRow {
   std::array<DeviceArray<float>, 2> x_;  // residual stream; each kernel that moves it on writes the other one
   const float* x_now_ = nullptr;
   const float* ready_ple_ = nullptr;  // per-layer inputs, or null: ple_ has their raw projections
-  DeviceArray<float> qkv_, context_, branch_, hidden_, ple_, parts_, candidate_values_;
+  DeviceArray<float> qkv_, context_, branch_, hidden_, ple_, parts_, candidate_values_, final_x_;
   DeviceArray<int32_t> candidate_ids_;
   std::array<std::array<Captured, 2>, kContextLengths> graphs_;  // by slot
 };

@@ -45,7 +45,7 @@ StepUpload::StepUpload(const ModelPlan& plan, const RunnerOptions& limits)
       device_(most_words(plan, limits)) {
   const int heads = plan.layers.front().attention.heads;
   for (std::size_t g = 0; g < kKvGroups; ++g) {
-    heads_per_kv_[g] = heads / std::max(1, plan.kv_groups[g].kv_heads);
+    heads_per_kv_[g] = std::max(1, heads / std::max(1, plan.kv_groups[g].kv_heads));
     windows_[g] = plan.kv_groups[g].window;
   }
 }

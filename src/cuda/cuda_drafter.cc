@@ -1,0 +1,196 @@
+#include "cuda/cuda_drafter.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace carat::cuda {
+namespace {
+
+RunnerOptions one_row_each(RunnerOptions limits) {
+  limits.max_step_tokens = limits.max_sequences;
+  return limits;
+}
+
+Matrix matrix(const Linear& w) {
+  return {w.data, static_cast<int>(w.rows), static_cast<int>(w.cols), w.format};
+}
+
+/// Logits of one row: of an ordered head those of its centroids.
+std::size_t logits_of(const DrafterPlan& plan) {
+  return static_cast<std::size_t>(plan.ordered.centroids ? plan.ordered.centroids.rows : plan.model.vocab);
+}
+
+}  // namespace
+
+CudaDrafter::CudaDrafter(const ModelPlan& target, const CudaBlocks& target_blocks, const KvStorage& kv,
+                         const RunnerOptions& limits, Queue& queue)
+    : target_(target),
+      target_blocks_(target_blocks),
+      queue_(queue),
+      plan_(*target.drafter),
+      weights_(upload_weights(plan_)),
+      cluster_tokens_(plan_.ordered.tokens.size()),
+      upload_(plan_.model, one_row_each(limits)),
+      blocks_(plan_.model, kv, one_row_each(limits), queue, /*fast_prompts=*/false) {
+  const auto rows = static_cast<std::size_t>(limits.max_sequences);
+  const auto d = static_cast<std::size_t>(target.d_model);
+  joined_hi_ = DeviceArray<bfloat16>(rows * 2 * d);
+  joined_lo_ = DeviceArray<bfloat16>(rows * 2 * d);
+  hidden_ = DeviceArray<float>(rows * d);
+  logits_ = DeviceArray<float>(rows * logits_of(plan_));
+  found_clusters_ = DeviceArray<int32_t>(rows * static_cast<std::size_t>(plan_.ordered.searched));
+  candidate_values_ = DeviceArray<float>(rows * kGreedyChunks);
+  candidate_ids_ = DeviceArray<int32_t>(rows * kGreedyChunks);
+  if (cluster_tokens_.size() == 0) return;
+  check(cudaMemcpy(cluster_tokens_.data(), plan_.ordered.tokens.data(), cluster_tokens_.bytes(),
+                   cudaMemcpyHostToDevice),
+        "upload");
+  plan_.ordered.tokens = {};
+}
+
+std::size_t CudaDrafter::weight_bytes(const DrafterPlan& plan) {
+  DrafterPlan copy = plan;
+  return cuda::weight_bytes(copy) + plan.ordered.tokens.size() * sizeof(int32_t);
+}
+
+std::size_t CudaDrafter::buffer_bytes(const ModelPlan& target, const RunnerOptions& limits, int sm_count) {
+  const DrafterPlan& plan = *target.drafter;
+  const auto rows = static_cast<std::size_t>(limits.max_sequences);
+  const std::size_t per_row = 3 * static_cast<std::size_t>(target.d_model) + logits_of(plan) +
+                              static_cast<std::size_t>(plan.ordered.searched) + 2 * kGreedyChunks;
+  return CudaBlocks::bytes(plan.model, one_row_each(limits), sm_count) + rows * per_row * 4;
+}
+
+std::vector<int32_t> CudaDrafter::draft(const DraftRows& rows, const DeviceStep& last, int count) {
+  const auto row_count = static_cast<std::size_t>(rows.count()), rounds = static_cast<std::size_t>(count);
+  reserve_guesses(row_count * rounds);
+  const DeviceStep step = pack(rows);
+  upload_.copy(queue_, 0);
+  run(step, target_blocks_.final_residuals(last), count);
+  if (queue_.status == cudaSuccess)
+    queue_.status =
+        cudaMemcpyAsync(host_guesses_.data(), guesses_.data(), row_count * rounds * sizeof(int32_t),
+                        cudaMemcpyDeviceToHost, queue_.stream);
+  check(queue_.status, "launching a drafter");
+  done_.record(queue_.stream);
+  done_.wait();
+  std::vector<int32_t> guesses;
+  for (std::size_t r = 0; r < row_count; ++r)
+    for (std::size_t i = 0; i < rounds; ++i)
+      guesses.push_back(std::max(0, host_guesses_[i * row_count + r]));  // a failed guess: any token
+  return guesses;
+}
+
+/// Queries stand at the position of the row's token, which has no K/V yet; the keys they see end before it.
+/// The rows of the final states take the place of a step's tail rows.
+DeviceStep CudaDrafter::pack(const DraftRows& rows) {
+  const std::vector<Segment> at = draft_segments(rows, /*seen=*/false),
+                             seen = draft_segments(rows, /*seen=*/true);
+  DeviceStep step = upload_.pack(
+      0, {{rows.tokens, at}, {rows.tokens, seen}, rows.logit_rows, rows.page_tables}, /*suppressed=*/{});
+  step.all.tiles = step.tail.tiles;
+  step.all.one_each = false;  // attention that rotates queries would do so at the last key's position
+  return step;
+}
+
+/// Grows to the largest number of guesses asked for.
+void CudaDrafter::reserve_guesses(std::size_t size) {
+  if (guesses_.size() >= size) return;
+  shapes_.clear();  // their graphs know the buffer
+  guesses_ = DeviceArray<int32_t>();
+  guesses_ = DeviceArray<int32_t>(size);
+  host_guesses_ = PinnedArray<int32_t>(size);
+}
+
+/// As CudaRunner::run_blocks(): rounds seen before are captured and from then on replayed with one launch.
+void CudaDrafter::run(const DeviceStep& step, const float* states, int count) {
+  constexpr std::size_t kMostShapes = 64;
+  const auto launch_all = [&] {
+    step_ = step;
+    round_ = 0;
+    join_.states = states;
+    join_.state_rows = step.tail_rows;
+    join_.norm = target_.layers.back().tail.next_norm.data();
+    blocks_.begin(step, logits_.data());
+    guess_rounds(*this, plan_, Tokens{step.tokens}, count, [](int, Tokens) {});
+  };
+  const auto known = std::ranges::find_if(
+      shapes_, [&](const Shape& s) { return s.step == step && s.states == states && s.count == count; });
+  if (known == shapes_.end()) {
+    if (shapes_.size() == kMostShapes) shapes_.pop_front();
+    shapes_.push_back({step, states, count, {}});
+    return launch_all();
+  }
+  if (queue_.status == cudaSuccess && !known->graph) known->graph = Graph::capture(queue_.stream, launch_all);
+  if (queue_.status == cudaSuccess) known->graph.launch(queue_.stream);
+}
+
+void CudaDrafter::join(const DrafterPlan& d, Tokens tokens) {
+  join_.tokens = tokens;
+  join_.soft = target_blocks_.soft_tokens();
+  join_.table = matrix(target_.embed);
+  join_.scale = target_.embed_scale;
+  join_.eps = target_.norm_eps;
+  join_.d_model = target_.d_model;
+  join_.joined = {joined_hi_.data(), joined_lo_.data()};
+  cuda::join(queue_, join_, rows());
+  blocks_.start(d.pre, join_.joined);
+}
+
+void CudaDrafter::layer(const LayerPlan& l) {
+  blocks_.qkv(l, {}, {});
+  blocks_.attend(l, {}, {});
+  blocks_.attention_out(l, {});
+  blocks_.ffn(l, {});
+}
+
+CudaDrafter::Tokens CudaDrafter::likeliest(const DrafterPlan& d) {
+  GreedyArgs args{};
+  args.logits = logits_.data();
+  args.vocab = d.model.vocab;
+  args.candidate_values = candidate_values_.data();
+  args.candidate_ids = candidate_ids_.data();
+  args.drawn = guesses_.data() + std::ptrdiff_t{round_++} * rows();
+  if (d.ordered.centroids) {
+    search(d.ordered);
+    pick_greedy(queue_, args, rows());
+  } else {
+    blocks_.logits(d.model, {});
+    greedy(queue_, args, rows());
+  }
+  return args.drawn;
+}
+
+void CudaDrafter::search(const OrderedHead& head) {
+  MatmulOutput output;
+  output.out = logits_.data();
+  matmul(queue_, matrix(head.centroids), blocks_.final_states(), rows(), output);
+  ClusterArgs clusters{};
+  clusters.logits = logits_.data();
+  clusters.clusters = static_cast<int>(head.centroids.rows);
+  clusters.searched = head.searched;
+  clusters.found = found_clusters_.data();
+  best_clusters(queue_, clusters, rows());
+  ClusterTokenArgs tokens{};
+  tokens.xn = blocks_.final_states();
+  tokens.head = matrix(head.embed);
+  tokens.tokens = cluster_tokens_.data();
+  tokens.found = found_clusters_.data();
+  tokens.searched = head.searched;
+  tokens.cluster_size = head.cluster_size();
+  tokens.candidate_values = candidate_values_.data();
+  tokens.candidate_ids = candidate_ids_.data();
+  best_cluster_tokens(queue_, tokens, rows());
+}
+
+void CudaDrafter::next_hidden(const DrafterPlan& d) {
+  MatmulOutput output;
+  output.out = hidden_.data();
+  matmul(queue_, matrix(d.post), blocks_.final_states(), rows(), output);
+  join_.states = hidden_.data();
+  join_.state_rows = nullptr;
+  join_.norm = nullptr;
+}
+
+}  // namespace carat::cuda
