@@ -80,6 +80,11 @@ RunnerOptions shared_kv(const ModelPlan& plan, const EngineSetup& setup, int& co
   return size_kv_within(plan.kv_groups, budget);
 }
 
+/// Before K and V are sized: on a GPU the drafter's weights take some of the memory.
+void add_wanted_drafter(LoadedModel& model, const EngineSetup& setup) {
+  if (draft_method(setup.draft) == DraftMethod::model) add_drafter(model, setup.draft);
+}
+
 std::unique_ptr<Engine> start(LoadedModel model, std::shared_ptr<const Tokenizer> tokenizer,
                               const EngineSetup& setup, const RunnerOptions& limits, int context,
                               bool prefix_cache, const LoadProgress& progress) {
@@ -88,7 +93,6 @@ std::unique_ptr<Engine> start(LoadedModel model, std::shared_ptr<const Tokenizer
   options.max_waiting = setup.max_waiting;
   options.prefix_cache = prefix_cache;
   options.draft = draft_method(setup.draft);
-  if (options.draft == DraftMethod::model) add_drafter(model, setup.draft);
   options.draft_tokens = setup.draft_tokens;
   return std::make_unique<Engine>(make_runner(std::move(model.plan), limits, setup.device, progress),
                                   std::move(tokenizer), std::move(options));
@@ -166,6 +170,7 @@ RunnerOptions exact_kv(const ModelPlan& plan, const DeviceOptions& device, int c
 std::unique_ptr<Engine> make_engine(LoadedModel model, std::shared_ptr<const Tokenizer> tokenizer,
                                     const EngineSetup& setup, const LoadProgress& progress) {
   check(setup, model.plan.max_positions);
+  add_wanted_drafter(model, setup);
   int context = 0;
   const RunnerOptions limits = shared_kv(model.plan, setup, context);
   return start(std::move(model), std::move(tokenizer), setup, limits, context, setup.prefix_cache, progress);
@@ -174,6 +179,7 @@ std::unique_ptr<Engine> make_engine(LoadedModel model, std::shared_ptr<const Tok
 std::unique_ptr<Engine> make_single_engine(LoadedModel model, std::shared_ptr<const Tokenizer> tokenizer,
                                            const EngineSetup& setup, const LoadProgress& progress) {
   check(setup, model.plan.max_positions);
+  add_wanted_drafter(model, setup);
   const RunnerOptions limits = exact_kv(model.plan, setup.device, setup.context, 1, step_tokens(setup));
   return start(std::move(model), std::move(tokenizer), setup, limits, setup.context, false, progress);
 }

@@ -24,9 +24,7 @@ __global__ void __launch_bounds__(kThreads) join_kernel(JoinArgs a) {
   const int32_t token = resolved(max(0, a.tokens[row]), nullptr, a.soft);
   for (int i = threadIdx.x; i < d / 8; i += kThreads) {
     float eight[8];
-    load_eight(a.table, token, 8 * i, eight);
-#pragma unroll
-    for (float& v : eight) v *= a.scale;
+    load_eight(a.table, token, 8 * i, a.scale, eight);
 #pragma unroll
     for (int half = 0; half < 2; ++half)
       store_split4(a.joined.hi, a.joined.lo, base + 8 * i + 4 * half, half_of(eight, half));

@@ -12,12 +12,16 @@ __device__ inline float4 half_of(const float (&v)[8], int half) {
   return make_float4(v[4 * half], v[4 * half + 1], v[4 * half + 2], v[4 * half + 3]);
 }
 
-/// Eight neighbouring values of a table's row. One by one they would be as many accesses to memory in a row.
-__device__ inline void load_eight(const Matrix& table, std::size_t row, int column, float (&v)[8]) {
+/// Eight neighbouring values of a table's row, times `scale`. One by one they would be as many accesses to
+/// memory in a row.
+__device__ inline void load_eight(const Matrix& table, std::size_t row, int column, float scale,
+                                  float (&v)[8]) {
   with_format(table.format, [&](auto eight) {
     eight.load(row_of(table, row), column, table.cols);
     to_floats(eight, v);
   });
+#pragma unroll
+  for (float& value : v) value *= scale;
 }
 
 /// xn = norm(row, gain), or the row itself without a gain. `row` is in shared memory and complete.

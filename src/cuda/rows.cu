@@ -23,9 +23,7 @@ __global__ void __launch_bounds__(kThreads) embed_kernel(EmbedArgs a) {
   float squares = 0.f;
   for (int i = threadIdx.x; i < d / 8; i += kThreads) {
     float eight[8];
-    load_eight(a.table, token, 8 * i, eight);
-#pragma unroll
-    for (float& v : eight) v *= a.scale;
+    load_eight(a.table, token, 8 * i, a.scale, eight);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float4 v = half_of(eight, half);
@@ -134,15 +132,13 @@ __global__ void __launch_bounds__(kThreads) per_layer_inputs_kernel(PerLayerInpu
   constexpr float kMix = 0.7071067811865476f;
   for (int i = lane; i < a.ple_dim / 8; i += 32) {
     float table[8];
-    load_eight(a.table, row, column + 8 * i, table);
+    load_eight(a.table, row, column + 8 * i, a.table_scale, table);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float4* const at = reinterpret_cast<float4*>(ple) + 2 * i + half;
       const float4 v = *at, gain = load4(a.gain, 2 * i + half), t = half_of(table, half);
-      *at = make_float4((v.x * scale * gain.x + t.x * a.table_scale) * kMix,
-                        (v.y * scale * gain.y + t.y * a.table_scale) * kMix,
-                        (v.z * scale * gain.z + t.z * a.table_scale) * kMix,
-                        (v.w * scale * gain.w + t.w * a.table_scale) * kMix);
+      *at = make_float4((v.x * scale * gain.x + t.x) * kMix, (v.y * scale * gain.y + t.y) * kMix,
+                        (v.z * scale * gain.z + t.z) * kMix, (v.w * scale * gain.w + t.w) * kMix);
     }
   }
 }
