@@ -412,7 +412,7 @@ __global__ void __launch_bounds__(kThreads + 128)
   const bool has_own = own >= 0 && own < count, appends = has_own && raw.writes_kv;
   const int own_key = has_own && own < kKeys ? own : -1;  // within the first block
   find_keys<kHeadDim>(a, part.row, c.places[0], part.first, last);
-  prepare<kHeadDim>(raw, part.row.position, c);
+  prepare<kHeadDim>(raw, part.row.position + raw.lead, c);
   __syncthreads();
   tile.load_keys(c.places[0], count, own_key);
   tile.load_values(c.places[0], count, own_key);

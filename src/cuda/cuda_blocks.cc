@@ -149,8 +149,9 @@ std::size_t CudaBlocks::bytes(const ModelPlan& plan, const RunnerOptions& limits
   return tokens * per_token + 4 * (sums_size(w, tokens) + attention_parts_size(plan, sm_count));
 }
 
-void CudaBlocks::begin(const DeviceStep& step, float* logits) {
+void CudaBlocks::begin(const DeviceStep& step, float* logits, int lead) {
   step_ = step;
+  raw_.lead = lead;
   rows_ = &step_.all;
   now_ = 0;
   logits_ = logits;

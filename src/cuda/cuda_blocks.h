@@ -38,8 +38,9 @@ class CudaBlocks {
 
   static std::size_t bytes(const ModelPlan& plan, const RunnerOptions& limits, int sm_count);
 
-  /// Names the step that the following blocks belong to. `logits` has room for [tail rows, vocab].
-  void begin(const DeviceStep& step, float* logits);
+  /// Names the step that the following blocks belong to. `logits` has room for [tail rows, vocab]. Queries
+  /// stand `lead` positions behind their rows.
+  void begin(const DeviceStep& step, float* logits, int lead = 0);
 
   /// In place of embed(): x = w input;  xn = norm(x, first_norm). What a drafter begins with.
   void start(const Linear& w, Split input);

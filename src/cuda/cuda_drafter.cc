@@ -82,16 +82,12 @@ std::vector<int32_t> CudaDrafter::draft(const DraftRows& rows, const DeviceStep&
   return guesses;
 }
 
-/// Queries stand at the position of the row's token, which has no K/V yet; the keys they see end before it.
-/// The rows of the final states take the place of a step's tail rows.
+/// Rows as they stand in a step whose last key they see. The rows of the final states take the place of its
+/// tail rows.
 DeviceStep CudaDrafter::pack(const DraftRows& rows) {
-  const std::vector<Segment> at = draft_segments(rows, /*seen=*/false),
-                             seen = draft_segments(rows, /*seen=*/true);
-  DeviceStep step = upload_.pack(
-      0, {{rows.tokens, at}, {rows.tokens, seen}, rows.logit_rows, rows.page_tables}, /*suppressed=*/{});
-  step.all.tiles = step.tail.tiles;
-  step.all.one_each = false;  // attention that rotates queries would do so at the last key's position
-  return step;
+  const std::vector<Segment> seen = draft_segments(rows, /*seen=*/true);
+  const Rows all{rows.tokens, seen};
+  return upload_.pack(0, {all, all, rows.logit_rows, rows.page_tables}, /*suppressed=*/{});
 }
 
 /// Grows to the largest number of guesses asked for.
@@ -112,7 +108,7 @@ void CudaDrafter::run(const DeviceStep& step, const float* states, int count) {
     join_.states = states;
     join_.state_rows = step.tail_rows;
     join_.norm = target_.layers.back().tail.next_norm.data();
-    blocks_.begin(step, logits_.data());
+    blocks_.begin(step, logits_.data(), /*lead=*/1);
     guess_rounds(*this, plan_, Tokens{step.tokens}, count, [](int, Tokens) {});
   };
   const auto known = std::ranges::find_if(

@@ -173,6 +173,7 @@ struct RopeKvArgs {
   const float* k_norm;
   const float* frequencies;  // [rotary_pairs]
   int rotary_pairs;
+  int lead;  // queries stand so many positions behind the last key they see: a drafter's 1, others 0
   float eps;
   float16* q;  // [rows, heads, head_dim]
   KvLayer kv;

@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kMostWarps * 32) rope_kv_kernel(RopeKvArgs a) 
   const int warp = threadIdx.x / 32, d = a.kv.head_dim, row = blockIdx.x;
   const int kv_heads = a.writes_kv ? a.kv.kv_heads : 0, slots = a.heads + 2 * kv_heads, half = d / 2;
   const int slot = blockIdx.y * (blockDim.x / 32) + warp;
-  const float position = static_cast<float>(a.places.positions[row]);
+  const float position = static_cast<float>(a.places.positions[row] + a.lead);
   for (int j = threadIdx.x; j < half; j += blockDim.x) turns[j] = turn_of(a, j, position);
   const bool is_query = slot < a.heads, is_value = slot >= a.heads + kv_heads;
   const Target to(a, row, min(slot, slots - 1), is_query, is_value);
