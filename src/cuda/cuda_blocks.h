@@ -46,7 +46,7 @@ class CudaBlocks {
   void start(const Linear& w, Split input);
   /// Of the step begun last: what logits() multiplies with the head, [tail rows, d_model].
   Split final_states() const { return split(xn_); }
-  /// The residual stream that a step has left behind, of which the final states are the norms: float32,
+  /// The residual stream that a step leaves behind, of which the final states are the norms: float32,
   /// [tail rows, d_model]. Stays until the next step begins.
   const float* final_residuals(const DeviceStep& step) const;
 

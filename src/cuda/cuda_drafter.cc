@@ -7,6 +7,9 @@
 namespace carat::cuda {
 namespace {
 
+/// A row's token has no K/V yet: it stands behind the last key that it sees.
+constexpr int kLead = 1;
+
 RunnerOptions one_row_each(RunnerOptions limits) {
   limits.max_step_tokens = limits.max_sequences;
   return limits;
@@ -14,6 +17,15 @@ RunnerOptions one_row_each(RunnerOptions limits) {
 
 Matrix matrix(const Linear& w) {
   return {w.data, static_cast<int>(w.rows), static_cast<int>(w.cols), w.format};
+}
+
+/// Whether one row can take the kernels for single rows.
+bool supports_single_row(const DrafterPlan& plan, const Queue& queue) {
+  const auto supports_columns = [](const Linear& w) {
+    return matvec_supports(w.format, static_cast<int>(w.cols));
+  };
+  return SingleRow::supports(plan.model, queue) && supports_columns(plan.pre) &&
+         supports_columns(plan.post) && (!plan.ordered.centroids || supports_columns(plan.ordered.centroids));
 }
 
 /// Logits of one row: of an ordered head those of its centroids.
@@ -24,7 +36,7 @@ std::size_t logits_of(const DrafterPlan& plan) {
 }  // namespace
 
 CudaDrafter::CudaDrafter(const ModelPlan& target, const CudaBlocks& target_blocks, const KvStorage& kv,
-                         const RunnerOptions& limits, Queue& queue)
+                         const RunnerOptions& limits, Queue& queue, bool fused_single_rows)
     : target_(target),
       target_blocks_(target_blocks),
       queue_(queue),
@@ -42,6 +54,11 @@ CudaDrafter::CudaDrafter(const ModelPlan& target, const CudaBlocks& target_block
   found_clusters_ = DeviceArray<int32_t>(rows * static_cast<std::size_t>(plan_.ordered.searched));
   candidate_values_ = DeviceArray<float>(rows * kGreedyChunks);
   candidate_ids_ = DeviceArray<int32_t>(rows * kGreedyChunks);
+  if (fused_single_rows && supports_single_row(plan_, queue)) {
+    single_row_.emplace(plan_.model, kv, blocks_, queue, kLead);
+    joined32_ = DeviceArray<float>(2 * d);
+    x_ = DeviceArray<float>(static_cast<std::size_t>(plan_.model.d_model));
+  }
   if (cluster_tokens_.size() == 0) return;
   check(cudaMemcpy(cluster_tokens_.data(), plan_.ordered.tokens.data(), cluster_tokens_.bytes(),
                    cudaMemcpyHostToDevice),
@@ -67,7 +84,7 @@ std::vector<int32_t> CudaDrafter::draft(const DraftRows& rows, const DeviceStep&
   reserve_guesses(row_count * rounds);
   const DeviceStep step = pack(rows);
   upload_.copy(queue_, 0);
-  run(step, target_blocks_.final_residuals(last), count);
+  run(step, target_blocks_.final_residuals(last), rows.past.front() - kLead, count);
   if (queue_.status == cudaSuccess)
     queue_.status =
         cudaMemcpyAsync(host_guesses_.data(), guesses_.data(), row_count * rounds * sizeof(int32_t),
@@ -100,22 +117,25 @@ void CudaDrafter::reserve_guesses(std::size_t size) {
 }
 
 /// As CudaRunner::run_blocks(): rounds seen before are captured and from then on replayed with one launch.
-void CudaDrafter::run(const DeviceStep& step, const float* states, int count) {
+void CudaDrafter::run(const DeviceStep& step, const float* states, int position, int count) {
   constexpr std::size_t kMostShapes = 64;
   const auto launch_all = [&] {
     step_ = step;
+    position_ = position;
     round_ = 0;
     join_.states = states;
     join_.state_rows = step.tail_rows;
     join_.norm = target_.layers.back().tail.next_norm.data();
-    blocks_.begin(step, logits_.data(), /*lead=*/1);
+    blocks_.begin(step, logits_.data(), kLead);
     guess_rounds(*this, plan_, Tokens{step.tokens}, count, [](int, Tokens) {});
   };
-  const auto known = std::ranges::find_if(
-      shapes_, [&](const Shape& s) { return s.step == step && s.states == states && s.count == count; });
+  const int length_class = step.all.count == 1 ? SingleRow::length_class(position) : 0;
+  const auto known = std::ranges::find_if(shapes_, [&](const Shape& s) {
+    return s.step == step && s.states == states && s.count == count && s.length_class == length_class;
+  });
   if (known == shapes_.end()) {
     if (shapes_.size() == kMostShapes) shapes_.pop_front();
-    shapes_.push_back({step, states, count, {}});
+    shapes_.push_back({step, states, count, length_class, {}});
     return launch_all();
   }
   if (queue_.status == cudaSuccess && !known->graph) known->graph = Graph::capture(queue_.stream, launch_all);
@@ -130,11 +150,18 @@ void CudaDrafter::join(const DrafterPlan& d, Tokens tokens) {
   join_.eps = target_.norm_eps;
   join_.d_model = target_.d_model;
   join_.joined = {joined_hi_.data(), joined_lo_.data()};
+  join_.joined32 = single() ? joined32_.data() : nullptr;
   cuda::join(queue_, join_, rows());
-  blocks_.start(d.pre, join_.joined);
+  if (!single()) return blocks_.start(d.pre, join_.joined);
+  multiply(d.pre, SingleRow::plain(joined32_.data()), x_.data());
+  next_ = single_row_->start(x_.data());
 }
 
 void CudaDrafter::layer(const LayerPlan& l) {
+  if (single()) {
+    next_ = single_row_->layer(l, step_, position_, next_);
+    return;
+  }
   blocks_.qkv(l, {}, {});
   blocks_.attend(l, {}, {});
   blocks_.attention_out(l, {});
@@ -151,6 +178,9 @@ CudaDrafter::Tokens CudaDrafter::likeliest(const DrafterPlan& d) {
   if (d.ordered.centroids) {
     search(d.ordered);
     pick_greedy(queue_, args, rows());
+  } else if (single()) {
+    single_row_->head(step_, next_, logits_.data());
+    single_row_->draw(args.drawn, args.drawn);
   } else {
     blocks_.logits(d.model, {});
     greedy(queue_, args, rows());
@@ -159,9 +189,7 @@ CudaDrafter::Tokens CudaDrafter::likeliest(const DrafterPlan& d) {
 }
 
 void CudaDrafter::search(const OrderedHead& head) {
-  MatmulOutput output;
-  output.out = logits_.data();
-  matmul(queue_, matrix(head.centroids), blocks_.final_states(), rows(), output);
+  multiply_final(head.centroids, logits_.data());
   ClusterArgs clusters{};
   clusters.logits = logits_.data();
   clusters.clusters = static_cast<int>(head.centroids.rows);
@@ -169,7 +197,9 @@ void CudaDrafter::search(const OrderedHead& head) {
   clusters.found = found_clusters_.data();
   best_clusters(queue_, clusters, rows());
   ClusterTokenArgs tokens{};
-  tokens.xn = blocks_.final_states();
+  tokens.x = single() ? next_.x_out : blocks_.final_residuals(step_);
+  tokens.norm = plan_.model.layers.back().tail.next_norm.data();
+  tokens.eps = plan_.model.norm_eps;
   tokens.head = matrix(head.embed);
   tokens.tokens = cluster_tokens_.data();
   tokens.found = found_clusters_.data();
@@ -180,10 +210,23 @@ void CudaDrafter::search(const OrderedHead& head) {
   best_cluster_tokens(queue_, tokens, rows());
 }
 
-void CudaDrafter::next_hidden(const DrafterPlan& d) {
+void CudaDrafter::multiply_final(const Linear& w, float* out) {
+  if (single()) return multiply(w, next_, out);
   MatmulOutput output;
-  output.out = hidden_.data();
-  matmul(queue_, matrix(d.post), blocks_.final_states(), rows(), output);
+  output.out = out;
+  matmul(queue_, matrix(w), blocks_.final_states(), rows(), output);
+}
+
+void CudaDrafter::multiply(const Linear& w, const VectorInput& input, float* out) {
+  MatvecArgs args{};
+  args.w = matrix(w);
+  args.input = input;
+  args.output.out = out;
+  matvec(queue_, args);
+}
+
+void CudaDrafter::next_hidden(const DrafterPlan& d) {
+  multiply_final(d.post, hidden_.data());
   join_.states = hidden_.data();
   join_.state_rows = nullptr;
   join_.norm = nullptr;

@@ -4,11 +4,13 @@
 #pragma once
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <vector>
 
 #include "cuda/cuda_blocks.h"
 #include "cuda/device.h"
 #include "cuda/guess.h"
+#include "cuda/single_row.h"
 #include "cuda/step_upload.h"
 #include "cuda/weights_upload.h"
 #include "model/drafter.h"
@@ -19,8 +21,9 @@ class CudaDrafter {
  public:
   /// Of `target`, whose matrices and vectors are on the device: uploads the drafter's. For rounds of at most
   /// limits.max_sequences rows. All arguments must outlive this, `target.drafter` need not.
+  /// `fused_single_rows`: as in CudaOptions.
   CudaDrafter(const ModelPlan& target, const CudaBlocks& target_blocks, const KvStorage& kv,
-              const RunnerOptions& limits, Queue& queue);
+              const RunnerOptions& limits, Queue& queue, bool fused_single_rows);
 
   /// Of weights, and of buffers.
   static std::size_t weight_bytes(const DrafterPlan& plan);
@@ -41,15 +44,19 @@ class CudaDrafter {
   struct Shape {
     DeviceStep step;
     const float* states;
-    int count;
+    int count, length_class;
     Graph graph;
   };
 
   DeviceStep pack(const DraftRows& rows);
   void reserve_guesses(std::size_t size);
-  void run(const DeviceStep& step, const float* states, int count);
+  void run(const DeviceStep& step, const float* states, int position, int count);
+  /// out = w times what the head multiplies.
+  void multiply_final(const Linear& w, float* out);
+  void multiply(const Linear& w, const VectorInput& input, float* out);
   void search(const OrderedHead& head);
   int rows() const { return step_.all.count; }
+  bool single() const { return single_row_ && rows() == 1; }
 
   const ModelPlan& target_;
   const CudaBlocks& target_blocks_;
@@ -59,6 +66,8 @@ class CudaDrafter {
   DeviceArray<int32_t> cluster_tokens_;  // OrderedHead::tokens
   StepUpload upload_;
   CudaBlocks blocks_;
+  std::optional<SingleRow> single_row_;
+  DeviceArray<float> joined32_, x_;              // its vectors
   DeviceArray<bfloat16> joined_hi_, joined_lo_;  // [rows, 2 * d_model of the target]
   DeviceArray<float> hidden_;                    // [rows, d_model of the target]
   DeviceArray<float> logits_;                    // [rows, clusters, or vocab of a dense head]
@@ -73,7 +82,8 @@ class CudaDrafter {
   // Of the round that is being enqueued:
   DeviceStep step_;
   JoinArgs join_{};
-  int round_ = 0;
+  VectorInput next_;  // of a single row: the next product's
+  int position_ = 0, round_ = 0;
 };
 
 }  // namespace carat::cuda

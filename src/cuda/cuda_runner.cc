@@ -195,7 +195,7 @@ class CudaRunner final : public Runner {
     if (options.fused_single_rows && SingleRow::supports(plan_, queue_))
       blocks_.finish_with(single_row_.emplace(plan_, kv_, blocks_, queue_));
     if (!plan_.drafter) return;
-    drafter_.emplace(plan_, blocks_, kv_, limits, queue_);
+    drafter_.emplace(plan_, blocks_, kv_, limits, queue_, options.fused_single_rows);
     plan_.drafter.reset();  // with its checkpoint
   }
 

@@ -406,7 +406,7 @@ __global__ void __launch_bounds__(kThreads, kResident)
   const bool appends = a.writes_kv && range.first <= position && position < range.last;
   const int stored = appends ? position : range.last;  // keys that the pages hold already
   WarpKeys<kHeadDim, kHalves> keys(a, rings + threadIdx.x / 32 * S::kRingElements, range, stored, kv_head);
-  load_constants<kHeadDim>(a, s, position);
+  load_constants<kHeadDim>(a, s, position + a.lead);
   float16* page = appends && head % group_size == 0 ? fresh_kv_address(a, position, kv_head) : nullptr;
   ptx::wait_for_dependencies();
 

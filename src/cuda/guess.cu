@@ -22,12 +22,17 @@ __global__ void __launch_bounds__(kThreads) join_kernel(JoinArgs a) {
   const int row = blockIdx.x, d = a.d_model;
   const std::size_t base = static_cast<std::size_t>(row) * 2 * d;
   const int32_t token = resolved(max(0, a.tokens[row]), nullptr, a.soft);
+  const auto store = [&](std::size_t at, const float4& v) {
+    if (a.joined32)
+      *reinterpret_cast<float4*>(a.joined32 + at) = v;
+    else
+      store_split4(a.joined.hi, a.joined.lo, at, v);
+  };
   for (int i = threadIdx.x; i < d / 8; i += kThreads) {
     float eight[8];
     load_eight(a.table, token, 8 * i, a.scale, eight);
 #pragma unroll
-    for (int half = 0; half < 2; ++half)
-      store_split4(a.joined.hi, a.joined.lo, base + 8 * i + 4 * half, half_of(eight, half));
+    for (int half = 0; half < 2; ++half) store(base + 8 * i + 4 * half, half_of(eight, half));
   }
   const std::size_t state = static_cast<std::size_t>(a.state_rows ? a.state_rows[row] : row) * d;
   float squares = 0.f;
@@ -37,8 +42,8 @@ __global__ void __launch_bounds__(kThreads) join_kernel(JoinArgs a) {
     squares += dot(v, v);
   }
   squares = block_sum<kThreads>(squares, scratch);
-  write_normed<kThreads>(reinterpret_cast<const float*>(shared), a.norm, a.eps, d, squares, a.joined,
-                         base + d);
+  for_normed<kThreads>(reinterpret_cast<const float*>(shared), a.norm, a.eps, d, squares,
+                       [&](int at, const float4& v) { store(base + d + at, v); });
 }
 
 // One CTA per row.
@@ -121,15 +126,17 @@ __device__ inline float lane_dot(Eight<kFormat> eight, const std::byte* row, con
 
 // A CTA has a share of a row's tokens, a warp one token at a time.
 __global__ void __launch_bounds__(kThreads) best_cluster_tokens_kernel(ClusterTokenArgs a) {
-  extern __shared__ float4 x[];
+  extern __shared__ float4 x[];  // the normed row
+  __shared__ float squares_scratch[kWarps];
   __shared__ Candidate scratch[kWarps];
   ptx::launch_dependents();
   ptx::wait_for_dependencies();
   const int row = blockIdx.y, warp = threadIdx.x / 32, cols = a.head.cols;
-  const std::size_t base = static_cast<std::size_t>(row) * cols;
-  for (int i = threadIdx.x; i < cols; i += kThreads)
-    reinterpret_cast<float*>(x)[i] =
-        __bfloat162float(a.xn.hi[base + i]) + __bfloat162float(a.xn.lo[base + i]);
+  const float* from = a.x + static_cast<std::size_t>(row) * cols;
+  float squares = 0.f;
+  for (int i = threadIdx.x; i < cols / 4; i += kThreads) squares += dot(load4(from, i), load4(from, i));
+  squares = block_sum<kThreads>(squares, squares_scratch);
+  for_normed<kThreads>(from, a.norm, a.eps, cols, squares, [&](int at, const float4& v) { x[at / 4] = v; });
   __syncthreads();
   const int total = a.searched * a.cluster_size, share = (total + kGreedyChunks - 1) / kGreedyChunks;
   const int first = blockIdx.x * share, last = min(first + share, total);

@@ -16,7 +16,8 @@ struct JoinArgs {
   const float* norm;          // null: the states are taken as they are
   float eps;
   int d_model;
-  Split joined;  // [rows, 2 * d_model]
+  Split joined;     // [rows, 2 * d_model]
+  float* joined32;  // instead, for a single row
 };
 void join(Queue& queue, const JoinArgs& args, int rows);
 
@@ -42,7 +43,9 @@ void best_clusters(Queue& queue, const ClusterArgs& args, int rows);
 /// The logits of the tokens of the clusters found; of each of kGreedyChunks shares of them the best one, as
 /// greedy() leaves them for pick_greedy().
 struct ClusterTokenArgs {
-  Split xn;               // [rows, cols of head]
+  const float* x;  // [rows, cols of head]; the head multiplies norm(x, norm)
+  const float* norm;
+  float eps;
   Matrix head;            // [vocab, cols]
   const int32_t* tokens;  // [vocab], by cluster
   const int32_t* found;   // [rows, searched]

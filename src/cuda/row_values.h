@@ -24,16 +24,25 @@ __device__ inline void load_eight(const Matrix& table, std::size_t row, int colu
   for (float& value : v) value *= scale;
 }
 
-/// xn = norm(row, gain), or the row itself without a gain. `row` is in shared memory and complete.
-template <int kThreads>
-__device__ void write_normed(const float* row, const float* gain, float eps, int d, float square_sum,
-                             Split xn, std::size_t base) {
+/// Calls store(column, four values) for all of norm(row, gain), or of the row itself without a gain. `row` is
+/// complete.
+template <int kThreads, class Store>
+__device__ void for_normed(const float* row, const float* gain, float eps, int d, float square_sum,
+                           Store&& store) {
   const float scale = gain ? rsqrtf(square_sum / static_cast<float>(d) + eps) : 1.f;
   for (int i = threadIdx.x; i < d / 4; i += kThreads) {
     float4 v = load4(row, i);
     if (gain) v = times(make_float4(v.x * scale, v.y * scale, v.z * scale, v.w * scale), load4(gain, i));
-    store_split4(xn.hi, xn.lo, base + 4 * i, v);
+    store(4 * i, v);
   }
+}
+
+/// xn = norm(row, gain), likewise.
+template <int kThreads>
+__device__ void write_normed(const float* row, const float* gain, float eps, int d, float square_sum,
+                             Split xn, std::size_t base) {
+  for_normed<kThreads>(row, gain, eps, d, square_sum,
+                       [&](int at, const float4& v) { store_split4(xn.hi, xn.lo, base + at, v); });
 }
 
 }  // namespace carat::cuda

@@ -33,7 +33,8 @@ int kv_halves(const AttentionPlan& a, bool short_context) {
 }  // namespace
 
 bool SingleRow::supports(const ModelPlan& plan, const Queue& queue) {
-  if (!queue.overlap || plan.d_model > kMostWidth || !supports_columns(plan.head)) return false;
+  if (!queue.overlap || plan.d_model > kMostWidth) return false;
+  if (plan.head && !supports_columns(plan.head)) return false;
   return std::ranges::all_of(plan.layers, [](const LayerPlan& l) {
     return !l.moe && l.attention.heads / l.attention.kv_heads <= kRawTileRows &&
            supports_columns(l.attention.q) && supports_columns(l.attention.o) && supports_columns(l.gate) &&
@@ -42,8 +43,10 @@ bool SingleRow::supports(const ModelPlan& plan, const Queue& queue) {
   });
 }
 
-SingleRow::SingleRow(const ModelPlan& plan, const KvStorage& kv, const CudaBlocks& blocks, Queue& queue)
-    : plan_(plan), kv_(kv), blocks_(blocks), queue_(queue) {
+SingleRow::SingleRow(const ModelPlan& plan, const KvStorage& kv, const CudaBlocks& blocks, Queue& queue,
+                     int lead)
+    : plan_(plan), kv_(kv), blocks_(blocks), queue_(queue), lead_(lead), zeros_(plan.d_model) {
+  check(cudaMemset(zeros_.data(), 0, zeros_.bytes()), "cudaMemset");
   std::size_t heads = 0, qkv = 0, hidden = static_cast<std::size_t>(plan.ple_dim), parts = 0;
   for (const LayerPlan& l : plan.layers) {
     const AttentionPlan& a = l.attention;
@@ -82,8 +85,7 @@ void SingleRow::run(const DeviceStep& step, int position, const StepUpload& uplo
                blocks_.soft_tokens());
     enqueue_layers(step, length, logits);
     blocks_.mark(Phase::draw);
-    pick_candidate(queue_, candidate_values_.data(), candidate_ids_.data(),
-                   std::min(queue_.sm_count, plan_.vocab), drawn, host_token);
+    draw(drawn, host_token);
   };
   if (blocks_.marks_phases()) return launch_all();
   Captured& captured = graphs_[length][static_cast<std::size_t>(slot)];
@@ -95,9 +97,23 @@ void SingleRow::run(const DeviceStep& step, int position, const StepUpload& uplo
   if (queue_.status == cudaSuccess) captured.graph.launch(queue_.stream);
 }
 
-VectorInput SingleRow::plain(const float* in) const {
+void SingleRow::draw(int32_t* drawn, int32_t* host_token) {
+  pick_candidate(queue_, candidate_values_.data(), candidate_ids_.data(),
+                 std::min(queue_.sm_count, plan_.vocab), drawn, host_token);
+}
+
+VectorInput SingleRow::plain(const float* in) {
   VectorInput input;
   input.in = in;
+  return input;
+}
+
+/// A residual whose branch, any vector, counts for nothing.
+VectorInput SingleRow::start(const float* x) {
+  x_now_ = x;
+  ready_ple_ = nullptr;
+  VectorInput input = residual(zeros_.data(), 1.f, plan_.first_norm.data());
+  input.branch = x;
   return input;
 }
 
@@ -189,6 +205,7 @@ void SingleRow::attend(const LayerPlan& l, const DeviceStep& step, ContextLength
     rope.k_norm = a.k_norm.data();
     rope.frequencies = blocks_.frequencies(a.kv_group);
     rope.rotary_pairs = a.rope.rotary_pairs;
+    rope.lead = lead_;
     rope.eps = plan_.norm_eps;
     rope.kv = kv_.layer(a);
     attend_widely(l, step, nullptr, &rope);
@@ -207,6 +224,7 @@ void SingleRow::attend(const LayerPlan& l, const DeviceStep& step, ContextLength
   args.eps = plan_.norm_eps;
   args.kv = kv_.layer(a);
   args.position = step.tail.places.positions;
+  args.lead = lead_;
   args.tables = step.tables;
   args.context = context_.data();
   args.halves = kv_halves(a, length == kShort);
@@ -240,6 +258,16 @@ VectorInput SingleRow::finish_layer(const LayerPlan& l, const DeviceStep& step, 
   return residual(l.per_layer->post.data(), l.tail.scalar, l.tail.next_norm.data());
 }
 
+VectorInput SingleRow::layer(const LayerPlan& l, const DeviceStep& step, ContextLength length,
+                             const VectorInput& input) {
+  VectorOutput qkv;
+  qkv.out = qkv_.data();
+  blocks_.mark(Phase::qkv);
+  multiply(l.attention.q, qkv_rows(l.attention), input, qkv);
+  attend(l, step, length);
+  return finish_layer(l, step, /*late=*/false);
+}
+
 void SingleRow::head(const DeviceStep& step, VectorInput input, float* logits) {
   input.x_out = final_x_.data();
   VectorOutput head;
@@ -255,9 +283,8 @@ void SingleRow::head(const DeviceStep& step, VectorInput input, float* logits) {
 }
 
 void SingleRow::enqueue_layers(const DeviceStep& step, ContextLength length, float* logits) {
-  VectorOutput projected, qkv;
+  VectorOutput projected;
   projected.out = ple_.data();
-  qkv.out = qkv_.data();
   ready_ple_ = nullptr;
   if (plan_.ple_dim > 0) {
     blocks_.mark(Phase::per_layer_inputs);
@@ -265,32 +292,20 @@ void SingleRow::enqueue_layers(const DeviceStep& step, ContextLength length, flo
   }
   VectorInput next = embedding(step, plan_.first_norm.data(), x_[0].data());
   x_now_ = next.x_out;
-  for (const LayerPlan& l : plan_.layers) {
-    blocks_.mark(Phase::qkv);
-    multiply(l.attention.q, qkv_rows(l.attention), next, qkv);
-    attend(l, step, length);
-    next = finish_layer(l, step, /*late=*/false);
-  }
+  for (const LayerPlan& l : plan_.layers) next = layer(l, step, length, next);
   head(step, next, logits);
 }
 
 /// The first product here is late: only then have all keys and per-layer inputs been written when a later
 /// kernel reads them before its wait.
 void SingleRow::finish(const DeviceStep& step, int position, const TailRow& row, float* logits) {
-  VectorOutput qkv;
-  qkv.out = qkv_.data();
   const auto first = plan_.layers.begin() + plan_.last_kv_layer;
   ready_ple_ = row.ple;
   x_now_ = row.x;
   blocks_.mark(Phase::attention);
   attend_widely(*first, step, row.q, nullptr);
   VectorInput next = finish_layer(*first, step, /*late=*/true);
-  for (auto l = first + 1; l != plan_.layers.end(); ++l) {
-    blocks_.mark(Phase::qkv);
-    multiply(l->attention.q, qkv_rows(l->attention), next, qkv);
-    attend(*l, step, length_of(position));
-    next = finish_layer(*l, step, /*late=*/false);
-  }
+  for (auto l = first + 1; l != plan_.layers.end(); ++l) next = layer(*l, step, length_of(position), next);
   head(step, next, logits);
 }
 

@@ -25,9 +25,9 @@ constexpr int kGuesses = 5, kSequences = 16;
 RunnerOptions limits_of(const ModelPlan& plan) { return size_kv(plan.kv_groups, 1024, kSequences, 256); }
 
 /// Empty without a GPU.
-std::unique_ptr<Runner> cuda_runner(const ModelPlan& plan) {
+std::unique_ptr<Runner> cuda_runner(const ModelPlan& plan, const CudaOptions& options = {}) {
   try {
-    return make_cuda_runner(plan, limits_of(plan), {});
+    return make_cuda_runner(plan, limits_of(plan), options);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::unavailable) throw;
     return nullptr;
@@ -123,6 +123,12 @@ TEST_P(CudaDrafts, EqualTheReferencesBehindEveryKindOfStep) {
                                    Scenario{"some rows of a prompt", {80}, 30, 4}}) {
     expect_reference(plan_, *runner_, scenario);
   }
+}
+
+TEST_P(CudaDrafts, OfOneRowTakeTheGeneralPathToo) {
+  const auto general = cuda_runner(plan_, {.fused_single_rows = false});
+  for (const Scenario& scenario : {Scenario{"one row", {40}, 1, 1}, Scenario{"long", {900}, 1, 1}})
+    expect_reference(plan_, *general, scenario);
 }
 
 // Keys split over the GPU, and more rows than the narrow products take.
