@@ -130,8 +130,8 @@ Difference compare(std::span<const float> exact, std::span<const float> other, s
 int run(const char* directory, std::string_view variant) {
   constexpr int kMostRows = 512;
   ModelPlan plan = make_plan(load_model_config(directory), Checkpoint::open(directory));
-  const RunnerOptions limits = size_kv(plan.kv_groups, kPositions, 4, kMostRows);
-  const auto runner = make_cuda_runner(std::move(plan), limits, {.fast_prompts = variant == "fast"});
+  RunnerOptions limits = size_kv(plan.kv_groups, kPositions, 4, kMostRows);
+  const auto runner = make_cuda_runner(plan, limits, {.fast_prompts = variant == "fast"});
   const auto vocab = static_cast<std::size_t>(runner->info().vocab);
   const std::vector<int32_t> tokens = some_text(runner->info().vocab);
   const std::vector<float> exact = all_logits(*runner, tokens, 1);
@@ -146,6 +146,9 @@ int run(const char* directory, std::string_view variant) {
     print("steps of " + std::to_string(chunk) + " rows", exact, all_logits(*runner, tokens, chunk));
   print("4 sequences decoded together", decoded_logits(*runner, tokens, false),
         decoded_logits(*runner, tokens, true));
+  limits.kv_type = KvType::f16;
+  const auto f16 = make_cuda_runner(std::move(plan), limits, {});
+  print("single rows, K and V in f16", exact, all_logits(*f16, tokens, 1));
   return 0;
 }
 

@@ -133,12 +133,17 @@ void time_all_guesses(Runner& runner) {
   for (int guesses : {0, 1, 2, 4}) time_guesses(runner, 8, 100, guesses);
 }
 
-/// What the command line asks for: everything, or one step of `sequences` times `count` tokens after `past`.
+/// One step of `sequences` times `count` tokens after `past`.
+struct Shape {
+  int sequences, past, count;
+};
+
+/// What the command line asks for: some steps, the rounds of a drafter, or everything.
 struct Options {
   const char* directory;
   std::string_view variant;
   const char* drafter = nullptr;
-  int sequences = 0, past = 0, count = 0;
+  std::vector<Shape> shapes{};
 };
 
 int run(const Options& options) {
@@ -149,8 +154,11 @@ int run(const Options& options) {
   if (options.drafter)
     plan.drafter =
         make_drafter_plan(plan, load_drafter_config(options.drafter), Checkpoint::open(options.drafter));
-  const RunnerOptions limits{
-      .page_tokens = 32, .pages = {2048, 2048}, .max_step_tokens = 4096, .max_sequences = 256};
+  const RunnerOptions limits{.page_tokens = 32,
+                             .pages = {2048, 2048},
+                             .max_step_tokens = 4096,
+                             .max_sequences = 256,
+                             .kv_type = options.variant == "kv-f16" ? KvType::f16 : KvType::automatic};
   const bool quantized = options.variant == "int8" || options.variant == "int4";
   const auto runner = make_cuda_runner(std::move(plan), limits,
                                        {.format = quantized ? std::string(options.variant) : std::string(),
@@ -159,11 +167,12 @@ int run(const Options& options) {
   std::printf("loaded in %.3f s\n", ms_since(start) / 1e3);
   if (options.drafter) {
     time_all_guesses(*runner);
-  } else if (options.sequences == 0) {
+  } else if (options.shapes.empty()) {
     time_steps(*runner, bandwidth);
-  } else {
-    const double ms = Step(*runner, options.sequences, options.past, options.count).time_ms(*runner, 20);
-    std::printf("%7.3f ms per step\n", ms);
+  }
+  for (const Shape& s : options.shapes) {
+    const double ms = Step(*runner, s.sequences, s.past, s.count).time_ms(*runner, 20);
+    std::printf("%d x %d after %d: %7.3f ms per step\n", s.sequences, s.count, s.past, ms);
   }
   return 0;
 }
@@ -174,18 +183,15 @@ int run(const Options& options) {
 int main(int argc, char** argv) {
   if (argc < 2) {
     std::fprintf(stderr,
-                 "usage: bench_cuda_steps CHECKPOINT [default | general | fast | int8 | int4 "
-                 "[DRAFTER | SEQUENCES PAST COUNT]]\n");
+                 "usage: bench_cuda_steps CHECKPOINT [default | general | fast | int8 | int4 | kv-f16 "
+                 "[DRAFTER | SEQUENCES PAST COUNT ...]]\n");
     return 2;
   }
   try {
     carat::Options options{argv[1], argc < 3 ? "" : argv[2]};
     if (argc == 4) options.drafter = argv[3];
-    if (argc == 6) {
-      options.sequences = std::atoi(argv[3]);
-      options.past = std::atoi(argv[4]);
-      options.count = std::atoi(argv[5]);
-    }
+    for (int i = 3; i + 2 < argc; i += 3)
+      options.shapes.push_back({std::atoi(argv[i]), std::atoi(argv[i + 1]), std::atoi(argv[i + 2])});
     return carat::run(options);
   } catch (const carat::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());

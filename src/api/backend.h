@@ -19,7 +19,8 @@ struct DeviceOptions {
   /// For K and V: a share of what is free beside the weights ("0.9") or an amount ("8GiB"). Empty: the
   /// default of whoever sizes them; see engine_setup.h.
   std::string kv_memory;
-  std::string kv_type = {};  // cpu, ref: "f32", "f16", "int8"; empty: the device's choice
+  /// "f32" (cpu, ref), "f16" (cpu, cuda), "int8" (cpu, ref); empty: the device's choice.
+  std::string kv_type = {};
 };
 
 /// How much of loading is done, in [0, 1].

@@ -286,12 +286,13 @@ __device__ void finish_heads(const RopeKvArgs& raw, const RawTile<kHeadDim>& til
     float16* to = kind == 0 ? tile.query(to_row) : kind == 1 ? tile.key(to_row) : tile.value(to_row);
     const int permutation = (to_row & (std::min(S::kChunks, 8) - 1)) * 8;
     float16* const high = page + (kind == 2 ? raw.kv.value_offset : 0);
+    float16* const low = raw.kv.low_offset > 0 ? high + raw.kv.low_offset : nullptr;
     head.finish(
         S::kHalf, raw.eps, [&](int i, int h) { return load4(gains + h * S::kHalf, Head::dim(i) / 4); },
         [&](int i, int e) { return turns[Head::dim(i) + e]; },
         [&](int dim, const float4& v) {
           if (to_row >= 0) store_halves(to + (dim ^ permutation), nullptr, v);
-          if (kind > 0) store_halves(high + dim, high + raw.kv.low_offset + dim, v);
+          if (kind > 0) store_halves(high + dim, low ? low + dim : nullptr, v);
         });
   }
 }

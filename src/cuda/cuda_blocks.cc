@@ -11,10 +11,13 @@
 namespace carat::cuda {
 namespace {
 
-/// K and V, each in two halves.
-std::size_t page_elements(const KvGroup& group, int page_tokens) {
-  return 4 * static_cast<std::size_t>(group.layers) * static_cast<std::size_t>(group.kv_heads) *
-         static_cast<std::size_t>(page_tokens) * static_cast<std::size_t>(group.head_dim);
+/// Float16 halves of a number of K or V.
+std::size_t kv_halves(KvType type) { return type == KvType::automatic ? 2 : 1; }
+
+std::size_t page_elements(const KvGroup& group, const RunnerOptions& limits) {
+  return 2 * kv_halves(limits.kv_type) * static_cast<std::size_t>(group.layers) *
+         static_cast<std::size_t>(group.kv_heads) * static_cast<std::size_t>(limits.page_tokens) *
+         static_cast<std::size_t>(group.head_dim);
 }
 
 /// `rows` rows from the first of `w` on: more than w has where the next matrix lies right behind it.
@@ -60,10 +63,10 @@ std::size_t attention_parts_size(const ModelPlan& plan, int sm_count) {
 }  // namespace
 
 KvStorage::KvStorage(const ModelPlan& plan, const RunnerOptions& limits)
-    : groups_(plan.kv_groups), page_tokens_(limits.page_tokens) {
+    : groups_(plan.kv_groups), limits_(limits) {
   for (std::size_t g = 0; g < kKvGroups; ++g) {
-    storage_[g] = DeviceArray<float16>(static_cast<std::size_t>(limits.pages[g]) *
-                                       page_elements(groups_[g], page_tokens_));
+    storage_[g] =
+        DeviceArray<float16>(static_cast<std::size_t>(limits.pages[g]) * page_elements(groups_[g], limits));
     if (storage_[g].size() > 0) check(cudaMemset(storage_[g].data(), 0, storage_[g].bytes()), "cudaMemset");
   }
 }
@@ -71,26 +74,33 @@ KvStorage::KvStorage(const ModelPlan& plan, const RunnerOptions& limits)
 std::size_t KvStorage::bytes(const ModelPlan& plan, const RunnerOptions& limits) {
   std::size_t total = 0;
   for (std::size_t g = 0; g < kKvGroups; ++g) {
-    total += static_cast<std::size_t>(limits.pages[g]) *
-             page_elements(plan.kv_groups[g], limits.page_tokens) * sizeof(float16);
+    total += static_cast<std::size_t>(limits.pages[g]) * page_elements(plan.kv_groups[g], limits) *
+             sizeof(float16);
   }
   return total;
 }
 
+std::size_t KvStorage::value_bytes(KvType type) { return kv_halves(type) * sizeof(float16); }
+
 KvLayer KvStorage::layer(const AttentionPlan& a) const {
   const KvGroup& group = groups_[static_cast<std::size_t>(a.kv_group)];
-  const std::size_t layer = page_elements(group, page_tokens_) / static_cast<std::size_t>(group.layers);
+  const std::size_t page = page_elements(group, limits_), halves = kv_halves(limits_.kv_type);
+  const std::size_t layer = page / static_cast<std::size_t>(group.layers);
   float16* keys =
       storage_[static_cast<std::size_t>(a.kv_group)].data() + static_cast<std::size_t>(a.kv_layer) * layer;
-  return {keys,         page_elements(group, page_tokens_),
-          layer / 4,    layer / 2,
-          page_tokens_, a.kv_heads,
-          a.head_dim,   a.kv_group};
+  return {keys,
+          page,
+          layer / (2 * halves),
+          halves == 2 ? layer / 2 : 0,
+          limits_.page_tokens,
+          a.kv_heads,
+          a.head_dim,
+          a.kv_group};
 }
 
 void KvStorage::copy_page(Queue& queue, const PageCopy& copy) const {
   const auto g = static_cast<std::size_t>(copy.group);
-  const std::size_t page = page_elements(groups_[g], page_tokens_);
+  const std::size_t page = page_elements(groups_[g], limits_);
   if (queue.status != cudaSuccess) return;
   float16* base = storage_[g].data();
   queue.status = cudaMemcpyAsync(base + static_cast<std::size_t>(copy.to) * page,

@@ -13,18 +13,20 @@
 namespace carat::cuda {
 
 /// K/V storage: per group [pages, layers, 4, kv_heads, page_tokens, head_dim] float16; the 4 are the high
-/// halves of K and of V, then their low halves.
+/// halves of K and of V, then their low halves. Of KvType::f16 there are only the 2 high ones.
 class KvStorage {
  public:
   KvStorage(const ModelPlan& plan, const RunnerOptions& limits);
 
   static std::size_t bytes(const ModelPlan& plan, const RunnerOptions& limits);
+  /// Of one number of K or V.
+  static std::size_t value_bytes(KvType type);
   KvLayer layer(const AttentionPlan& a) const;
   void copy_page(Queue& queue, const PageCopy& copy) const;
 
  private:
   std::array<KvGroup, kKvGroups> groups_;
-  int page_tokens_;
+  RunnerOptions limits_;
   std::array<DeviceArray<float16>, kKvGroups> storage_;
 };
 

@@ -94,6 +94,12 @@ void require_supported(const ModelPlan& plan, const RunnerOptions& limits) {
   require_supported(plan.drafter->model, limits);  // pre, post and an ordered head have such columns too
 }
 
+void require_kv_type(KvType type) {
+  if (type == KvType::automatic || type == KvType::f16) return;
+  fail(ErrorKind::unsupported, "the CUDA backend keeps K and V as f16, or without --kv-type as sums of two ",
+       "f16; not as ", type == KvType::int8 ? "int8" : "f32");
+}
+
 void require_shared_memory(const ModelPlan& plan, const Device& device) {
   for (const KvGroup& group : plan.kv_groups) {
     const int needed =
@@ -180,7 +186,7 @@ class CudaRunner final : public Runner {
         info_{device.name(),
               limits,
               bytes_per_token(plan_),
-              kv_bytes_per_token(plan_, 2 * sizeof(float16)),
+              kv_bytes_per_token(plan_, KvStorage::value_bytes(limits.kv_type)),
               plan_.vocab,
               plan_.kv_groups,
               plan_.drafter != nullptr},
@@ -395,8 +401,7 @@ std::vector<int32_t> CudaRunner::draft(const DraftRows& rows, int count) {
 std::unique_ptr<Runner> make_cuda_runner(ModelPlan plan, const RunnerOptions& options,
                                          const CudaOptions& cuda) {
   cuda::require_supported(plan, options);
-  if (options.kv_type != KvType::automatic)
-    fail(ErrorKind::unsupported, "the CUDA backend chooses the type of K and V by itself; drop --kv-type");
+  cuda::require_kv_type(options.kv_type);
   cuda::require_equal_formats(plan);
   const auto wanted = cuda::wanted_format(cuda.format);
   const cuda::Device device(cuda.device);

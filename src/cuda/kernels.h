@@ -149,8 +149,8 @@ struct PageTables {
 
 /// One layer's keys and values, float16 pairs: value = high + low has 22 bits. The high half of K of page p,
 /// kv head h, slot s begins at keys + p * page_stride + (h * page_tokens + s) * head_dim; V follows
-/// `value_offset` later, and the low halves `low_offset` after the high ones. Many rows read the high halves
-/// only.
+/// `value_offset` later, and the low halves `low_offset` after the high ones: 0 where there are none. Many
+/// rows read the high halves only.
 struct KvLayer {
   float16* keys;
   std::size_t page_stride, value_offset, low_offset;

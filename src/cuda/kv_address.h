@@ -16,7 +16,7 @@ __device__ inline float16* kv_address(const KvLayer& kv, const PageTables& table
 __device__ inline void store_kv(const KvLayer& kv, float16* token, std::size_t offset, float v) {
   const float16 high = __float2half_rn(v);
   token[offset] = high;
-  token[kv.low_offset + offset] = __float2half_rn(v - __half2float(high));
+  if (kv.low_offset > 0) token[kv.low_offset + offset] = __float2half_rn(v - __half2float(high));
 }
 
 }  // namespace carat::cuda

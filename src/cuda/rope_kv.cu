@@ -31,7 +31,7 @@ struct Target {
     high = kv_address(a.kv, a.tables, a.places.sequences[row], a.places.positions[row],
                       (slot - a.heads) % a.kv.kv_heads) +
            (is_value ? a.kv.value_offset : 0);
-    low = high + a.kv.low_offset;
+    low = a.kv.low_offset > 0 ? high + a.kv.low_offset : nullptr;
   }
 };
 

@@ -24,10 +24,11 @@ int64_t qkv_rows(const AttentionPlan& a) {
   return a.q.rows + (a.writes_kv ? a.k.rows : 0) + (a.v ? a.v.rows : 0);
 }
 
-/// Halves of keys and values that attention reads: both while they come for free. Beside int8 and int4
-/// weights, as on the CPU, float16 is enough.
-int kv_halves(const AttentionPlan& a, bool short_context) {
-  return short_context || (a.q.format == WeightFormat::bf16 && a.window > 0) ? 2 : 1;
+/// Halves of keys and values that attention reads: both, where there are two, while they come for free.
+/// Beside int8 and int4 weights, as on the CPU, float16 is enough.
+int kv_halves(const AttentionPlan& a, const KvLayer& kv, bool short_context) {
+  const bool free = short_context || (a.q.format == WeightFormat::bf16 && a.window > 0);
+  return kv.low_offset > 0 && free ? 2 : 1;
 }
 
 }  // namespace
@@ -227,7 +228,7 @@ void SingleRow::attend(const LayerPlan& l, const DeviceStep& step, ContextLength
   args.lead = lead_;
   args.tables = step.tables;
   args.context = context_.data();
-  args.halves = kv_halves(a, length == kShort);
+  args.halves = kv_halves(a, args.kv, length == kShort);
   decode_attention(queue_, args);
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "engine/divergence.h"
 #include "engine/kv_pages.h"
 #include "engine/score.h"
 #include "engine/step_builder.h"
@@ -23,21 +24,51 @@ namespace {
 // Single rows compute with float32 activations and 22-bit keys and values, other steps with 16 and 11 bits.
 constexpr float kSingleRow = 5e-3f, kAnyStep = 1e-1f;
 
-class CudaRunnerOn : public testing::TestWithParam<const char*> {
+std::unique_ptr<Runner> runner_or_null(const ModelPlan& plan, const RunnerOptions& limits) {
+  try {
+    return make_cuda_runner(plan, limits, {});
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::unavailable) throw;
+    return nullptr;
+  }
+}
+
+struct Case {
+  const char* model;
+  KvType kv_type = KvType::automatic;
+
+  std::string name() const {
+    std::string name = model;
+    std::ranges::replace(name, '-', '_');
+    return name + (kv_type == KvType::f16 ? "_f16" : "");
+  }
+};
+
+class CudaRunnerOn : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
-    plan_ = load_test_plan(GetParam());
-    try {
-      runner_ = make_cuda_runner(plan_, limits(), {});
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::unavailable) throw;
-      GTEST_SKIP() << error.what();
-    }
+    plan_ = load_test_plan(GetParam().model);
+    runner_ = runner_or_null(plan_, limits());
+    if (!runner_) GTEST_SKIP() << "no GPU";
   }
 
-  /// Models with experts have no kernels of their own for single rows.
-  float tolerance(int chunk) const { return chunk == 1 && !plan_.layers[0].moe ? kSingleRow : kAnyStep; }
-  RunnerOptions limits() const { return size_kv(plan_.kv_groups, 2304, 8, 256); }
+  /// Models with experts have no kernels of their own for single rows. With K and V in f16 single rows read
+  /// them with 11 bits, as all other steps do.
+  float tolerance(int chunk) const {
+    const bool exact = chunk == 1 && !plan_.layers[0].moe && GetParam().kv_type == KvType::automatic;
+    return exact ? kSingleRow : kAnyStep;
+  }
+  RunnerOptions limits() const {
+    RunnerOptions limits = size_kv(plan_.kv_groups, 2304, 8, 256);
+    limits.kv_type = GetParam().kv_type;
+    return limits;
+  }
+  /// The reference keeps K and V in float32.
+  std::unique_ptr<Runner> reference() const {
+    RunnerOptions exact = limits();
+    exact.kv_type = KvType::automatic;
+    return make_ref_runner(plan_, exact);
+  }
 
   ModelPlan plan_;
   std::unique_ptr<Runner> runner_;
@@ -58,14 +89,15 @@ std::vector<float> all_logits(Runner& runner, const ModelPlan& plan, std::span<c
   return logits;
 }
 
-/// Of a prompt in steps of 256 tokens.
-std::vector<float> last_logits(Runner& runner, const ModelPlan& plan, std::span<const int32_t> tokens) {
+/// Of a prompt in steps of 256 tokens, the last `single` of which have steps of their own.
+std::vector<float> last_logits(Runner& runner, const ModelPlan& plan, std::span<const int32_t> tokens,
+                               int single = 0) {
   KvPages pages(plan.kv_groups, runner.info().limits);
   ScopedPages sequence(pages);
   StepBuilder builder;
   const int total = static_cast<int>(tokens.size()), most = runner.info().limits.max_step_tokens;
-  for (int past = 0; past < total; past += most) {
-    const int count = std::min(most, total - past);
+  for (int past = 0, count; past < total; past += count) {
+    count = past < total - single ? std::min(most, total - single - past) : 1;
     EXPECT_TRUE(pages.extend(sequence, past, count));
     builder.clear();
     const int row = builder.add(
@@ -79,8 +111,19 @@ std::vector<float> last_logits(Runner& runner, const ModelPlan& plan, std::span<
   return {};
 }
 
-TEST_P(CudaRunnerOn, EqualsTransformersRowByRow) {
-  for (const GoldenPrompt& prompt : load_golden(GetParam())) {
+class CudaRunnerByItself : public CudaRunnerOn {};  // with its own choice of K and V
+
+/// Of the predictions in `got` from those in `expected`, both [rows, vocab].
+double mean_divergence(std::span<const float> expected, std::span<const float> got, int vocab) {
+  const auto width = static_cast<std::size_t>(vocab);
+  double sum = 0;
+  for (std::size_t at = 0; at < expected.size(); at += width)
+    sum += kl_divergence(expected.subspan(at, width), got.subspan(at, width));
+  return sum / (static_cast<double>(expected.size()) / vocab);
+}
+
+TEST_P(CudaRunnerByItself, EqualsTransformersRowByRow) {
+  for (const GoldenPrompt& prompt : load_golden(GetParam().model)) {
     SCOPED_TRACE(prompt.name);
     if (prompt.ids.size() > 700) continue;  // one step per token
     const GoldenComparison result = compare(*runner_, plan_, prompt, 1, tolerance(1));
@@ -90,8 +133,8 @@ TEST_P(CudaRunnerOn, EqualsTransformersRowByRow) {
   }
 }
 
-TEST_P(CudaRunnerOn, EqualsTransformersInChunks) {
-  for (const GoldenPrompt& prompt : load_golden(GetParam())) {
+TEST_P(CudaRunnerByItself, EqualsTransformersInChunks) {
+  for (const GoldenPrompt& prompt : load_golden(GetParam().model)) {
     for (int chunk : {7, 33, 64, 256}) {
       SCOPED_TRACE(prompt.name + ", chunk " + std::to_string(chunk));
       const GoldenComparison result = compare(*runner_, plan_, prompt, chunk, tolerance(chunk));
@@ -103,7 +146,7 @@ TEST_P(CudaRunnerOn, EqualsTransformersInChunks) {
 
 // Every count of rows has its own kernels: one row, up to 8, 16, 32, 64 and more.
 TEST_P(CudaRunnerOn, EveryStepSizeEqualsTheReference) {
-  const auto reference = make_ref_runner(plan_, limits());
+  const auto reference = this->reference();
   const std::vector<int32_t> tokens = some_tokens(150);
   const std::vector<float> expected = all_logits(*reference, plan_, tokens, 150);
   for (int chunk : {1, 2, 8, 9, 16, 17, 32, 40, 64, 65, 128, 150}) {
@@ -121,9 +164,18 @@ TEST_P(CudaRunnerOn, SingleRowsEqualTheGeneralPath) {
       kAnyStep);
 }
 
+// From position 2,048 on single rows split the keys over the GPU.
+TEST_P(CudaRunnerOn, LongContextsEqualTheGeneralPath) {
+  const auto general = make_cuda_runner(plan_, limits(), {.fused_single_rows = false});
+  const std::vector<int32_t> tokens = some_tokens(2055);
+  EXPECT_LE(
+      largest_difference(last_logits(*runner_, plan_, tokens, 9), last_logits(*general, plan_, tokens, 9)),
+      kAnyStep);
+}
+
 // A prompt ends with the kernels for single rows; past position 512 they split the keys over the GPU.
 TEST_P(CudaRunnerOn, APromptsLastRowEqualsTheReference) {
-  const auto reference = make_ref_runner(plan_, limits());
+  const auto reference = this->reference();
   for (int count : {2, 9, 64, 65, 200, 512, 513, 700}) {
     const std::vector<int32_t> tokens = some_tokens(count);
     const std::vector<float> expected = last_logits(*reference, plan_, tokens);
@@ -142,7 +194,7 @@ TEST_P(CudaRunnerOn, TwoRunsGiveTheSameBits) {
 
 // Prompts that start, prompts that go on and decode rows in one step, each as the reference computes it.
 TEST_P(CudaRunnerOn, MixedStepEqualsTheReference) {
-  const auto reference = make_ref_runner(plan_, limits());
+  const auto reference = this->reference();
   struct Part {
     int past, count;
   };
@@ -173,7 +225,7 @@ TEST_P(CudaRunnerOn, MixedStepEqualsTheReference) {
 
 // One token of each sequence: attention works on raw q, k and v, in one block of keys, in several, and split.
 TEST_P(CudaRunnerOn, DecodingManySequencesEqualsTheReference) {
-  const auto reference = make_ref_runner(plan_, limits());
+  const auto reference = this->reference();
   const std::vector<int> lengths{0, 15, 16, 63, 64, 130, 128, 300};
   constexpr int kSteps = 3;
   std::vector<std::vector<float>> results;
@@ -322,7 +374,7 @@ TEST_P(CudaRunnerOn, SuppressedTokensAreNeverDrawn) {
 TEST_P(CudaRunnerOn, PlaceholdersReadThePaddingRow) {
   std::vector<int32_t> tokens = some_tokens(20);
   std::vector<int32_t> padded = tokens;
-  ModelPlan plan = load_test_plan(GetParam());
+  ModelPlan plan = load_test_plan(GetParam().model);
   plan.soft_tokens = {7, tokens[5], tokens[12]};
   plan.pad_token = 3;
   padded[5] = padded[12] = plan.pad_token;
@@ -365,12 +417,35 @@ TEST_P(CudaRunnerOn, CopiedPagesHoldTheSameKeysAndValues) {
   EXPECT_EQ(last_logits(false), last_logits(true));
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, CudaRunnerOn, testing::Values("tiny", "tiny-dense", "tiny-moe"),
-                         [](const auto& model) {
-                           std::string name = model.param;
-                           std::ranges::replace(name, '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Models, CudaRunnerByItself,
+                         testing::Values(Case{"tiny"}, Case{"tiny-dense"}, Case{"tiny-moe"}),
+                         [](const auto& test) { return test.param.name(); });
+INSTANTIATE_TEST_SUITE_P(Models, CudaRunnerOn,
+                         testing::Values(Case{"tiny"}, Case{"tiny-dense"}, Case{"tiny-moe"},
+                                         Case{"tiny", KvType::f16}, Case{"tiny-dense", KvType::f16},
+                                         Case{"tiny-moe", KvType::f16}),
+                         [](const auto& test) { return test.param.name(); });
+
+// The divergence is about half the variance of what the logits are off by. They may be off by 1e-2 with K, V
+// and, in steps of many rows, q in f16.
+TEST(CudaRunner, KeysAndValuesInFloat16HardlyChangePredictions) {
+  const ModelPlan plan = load_test_plan("demo");
+  RunnerOptions limits = size_kv(plan.kv_groups, 512, 1, 256);
+  const auto reference = make_ref_runner(plan, limits);
+  limits.kv_type = KvType::f16;
+  const auto runner = runner_or_null(plan, limits);
+  if (!runner) GTEST_SKIP() << "no GPU";
+  for (const GoldenPrompt& prompt : load_golden("demo")) {
+    const std::vector<int32_t> text(prompt.ids.begin(),
+                                    prompt.ids.begin() + std::min(200L, std::ssize(prompt.ids)));
+    const std::vector<float> expected = all_logits(*reference, plan, text, 200);
+    for (int chunk : {1, 64, 200}) {
+      const double divergence = mean_divergence(expected, all_logits(*runner, plan, text, chunk), plan.vocab);
+      EXPECT_LE(divergence, 5e-5) << prompt.name << ", chunk " << chunk;
+      RecordProperty(prompt.name + "_" + std::to_string(chunk), std::to_string(divergence * 1e6));
+    }
+  }
+}
 
 TEST(CudaRunner, AMissingDeviceIsNamed) {
   const ModelPlan plan = load_test_plan("tiny");
