@@ -128,8 +128,8 @@ void time_guesses(Runner& runner, int sequences, int past, int guesses) {
 }
 
 void time_all_guesses(Runner& runner) {
-  for (int past : {100, 1000, 4000})
-    for (int guesses : {0, 1, 2, 4, 8}) time_guesses(runner, 1, past, guesses);
+  for (int past : {100, 1000, 4000, 16000})
+    for (int guesses : {0, 1, 2, 4, 8, 15}) time_guesses(runner, 1, past, guesses);
   for (int guesses : {0, 1, 2, 4}) time_guesses(runner, 8, 100, guesses);
 }
 

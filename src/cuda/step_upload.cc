@@ -41,7 +41,7 @@ bool one_token_each(const Rows& rows) {
 /// the same keys, so a segment of a few tokens, such as a token and the guesses behind it, is better off as
 /// several small ones side by side.
 bool takes_small_tiles(int longest_segment, int heads_per_kv) {
-  constexpr int kSmallRows = 16, kFewTokens = 8;
+  constexpr int kSmallRows = 16, kFewTokens = 16;
   return longest_segment * heads_per_kv <= kSmallRows ||
          (longest_segment <= kFewTokens && heads_per_kv <= kSmallRows);
 }
