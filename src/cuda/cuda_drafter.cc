@@ -19,8 +19,12 @@ Matrix matrix(const Linear& w) {
   return {w.data, static_cast<int>(w.rows), static_cast<int>(w.cols), w.format};
 }
 
-/// Whether one row can take the kernels for single rows.
+/// Whether one row can take the kernels for single rows. These bring a row of weights on chip at a time: too
+/// little for a dense head of short rows.
 bool supports_single_row(const DrafterPlan& plan, const Queue& queue) {
+  constexpr std::size_t kFewestHeadBytes = 1024;
+  const Linear& head = plan.model.head;
+  if (head && row_bytes(head.format, head.cols) < kFewestHeadBytes) return false;
   const auto supports_columns = [](const Linear& w) {
     return matvec_supports(w.format, static_cast<int>(w.cols));
   };

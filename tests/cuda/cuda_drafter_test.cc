@@ -16,6 +16,7 @@
 #include "ref/ref_runner.h"
 #include "support/golden.h"
 #include "support/quantized_plan.h"
+#include "support/random_weights.h"
 
 namespace carat {
 namespace {
@@ -25,9 +26,12 @@ constexpr int kGuesses = 5, kSequences = 16;
 RunnerOptions limits_of(const ModelPlan& plan) { return size_kv(plan.kv_groups, 1024, kSequences, 256); }
 
 /// Empty without a GPU.
-std::unique_ptr<Runner> cuda_runner(const ModelPlan& plan, const CudaOptions& options = {}) {
+std::unique_ptr<Runner> cuda_runner(const ModelPlan& plan, const CudaOptions& options = {},
+                                    KvType kv_type = KvType::automatic) {
+  RunnerOptions limits = limits_of(plan);
+  limits.kv_type = kv_type;
   try {
-    return make_cuda_runner(plan, limits_of(plan), options);
+    return make_cuda_runner(plan, limits, options);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::unavailable) throw;
     return nullptr;
@@ -131,6 +135,12 @@ TEST_P(CudaDrafts, OfOneRowTakeTheGeneralPathToo) {
     expect_reference(plan_, *general, scenario);
 }
 
+TEST_P(CudaDrafts, ReadKeysAndValuesOfOneHalf) {
+  const auto runner = cuda_runner(plan_, {}, KvType::f16);
+  for (const Scenario& scenario : {Scenario{"one row", {40}, 1, 1}, Scenario{"three", {20, 300, 17}, 1, 1}})
+    expect_reference(plan_, *runner, scenario);
+}
+
 // Keys split over the GPU, and more rows than the narrow products take.
 TEST_P(CudaDrafts, EqualTheReferencesForLongContextsAndManySequences) {
   std::vector<int> lengths;
@@ -158,6 +168,45 @@ TEST_P(CudaDrafts, ReadQuantisedWeights) {
     plan.drafter = drafter;
     expect_reference(plan, *cuda_runner(plan),
                      {format == WeightFormat::int8 ? "int8" : "int4", {40, 7}, 1, 1});
+  }
+}
+
+/// The plan's drafter with another width and random weights.
+std::shared_ptr<const DrafterPlan> widened(const ModelPlan& target, int width, RandomWeights& weights) {
+  auto drafter = std::make_shared<DrafterPlan>(*target.drafter);
+  ModelPlan& model = drafter->model;
+  model.d_model = width;
+  drafter->pre = weights.matrix(width, 2 * target.d_model);
+  drafter->post = weights.matrix(target.d_model, width);
+  model.first_norm = weights.gains(width);
+  for (LayerPlan& l : model.layers) {
+    l.attention.q = weights.matrix(l.attention.q.rows, width);
+    l.attention.o = weights.matrix(width, l.attention.o.cols);
+    l.gate = weights.matrix(l.intermediate_size, width);
+    l.up = weights.matrix(l.intermediate_size, width);
+    l.down = weights.matrix(width, l.intermediate_size);
+    for (Vec* v : {&l.post_attention, &l.pre_ffn, &l.post_ffn, &l.tail.next_norm}) *v = weights.gains(width);
+  }
+  OrderedHead& ordered = drafter->ordered;
+  if (!ordered.centroids) {
+    model.head = weights.matrix(model.vocab, width, 1.f);
+    return drafter;
+  }
+  ordered.centroids = weights.matrix(ordered.centroids.rows, width, 1.f);
+  ordered.embed = weights.matrix(model.vocab, width, 1.f);
+  return drafter;
+}
+
+// Wide enough for each kernel to walk over its columns more than once, and not in whole blocks of them.
+TEST_P(CudaDrafts, OfOddWidthsEqualTheReferences) {
+  for (const int width : {520, 1544}) {
+    RandomWeights weights;
+    ModelPlan plan = plan_;
+    plan.drafter = widened(plan_, width, weights);
+    const auto runner = cuda_runner(plan);
+    SCOPED_TRACE(width);
+    for (const Scenario& scenario : {Scenario{"one row", {40}, 1, 1}, Scenario{"three", {20, 70, 17}, 1, 1}})
+      expect_reference(plan, *runner, scenario);
   }
 }
 
