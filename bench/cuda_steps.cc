@@ -158,7 +158,9 @@ int run(const Options& options) {
                              .pages = {2048, 2048},
                              .max_step_tokens = 4096,
                              .max_sequences = 256,
-                             .kv_type = options.variant == "kv-f16" ? KvType::f16 : KvType::automatic};
+                             .kv_type = options.variant == "kv-f16"    ? KvType::f16
+                                        : options.variant == "kv-int8" ? KvType::int8
+                                                                       : KvType::automatic};
   const bool quantized = options.variant == "int8" || options.variant == "int4";
   const auto runner = make_cuda_runner(std::move(plan), limits,
                                        {.format = quantized ? std::string(options.variant) : std::string(),
@@ -183,8 +185,8 @@ int run(const Options& options) {
 int main(int argc, char** argv) {
   if (argc < 2) {
     std::fprintf(stderr,
-                 "usage: bench_cuda_steps CHECKPOINT [default | general | fast | int8 | int4 | kv-f16 "
-                 "[DRAFTER | SEQUENCES PAST COUNT ...]]\n");
+                 "usage: bench_cuda_steps CHECKPOINT [default | general | fast | int8 | int4 | kv-f16 | "
+                 "kv-int8 [DRAFTER | SEQUENCES PAST COUNT ...]]\n");
     return 2;
   }
   try {

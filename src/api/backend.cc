@@ -98,6 +98,11 @@ std::size_t kv_value_bytes(const ModelPlan& plan, const DeviceOptions& options) 
   return is_quantized(options.format.empty() ? stored_format(plan) : parse_format(options.format)) ? 2 : 4;
 }
 
+std::size_t kv_scale_bytes(const DeviceOptions& options) {
+  if (options.device == "ref" || kv_type(options.kv_type) != KvType::int8) return 0;
+  return options.device == "cpu" ? sizeof(float) : 2 * sizeof(float);  // cuda: with padding
+}
+
 std::size_t free_bytes_for_kv(ModelPlan plan, const DeviceOptions& options, int sequences, int step_tokens) {
   const int index = cuda_index(options.device);
   if (index >= 0) {

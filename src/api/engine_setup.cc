@@ -72,6 +72,7 @@ RunnerOptions shared_kv(const ModelPlan& plan, const EngineSetup& setup, int& co
   if (!bytes) return size_kv(plan.kv_groups, context, 1, step_tokens(setup));
   KvBudget budget{*bytes,
                   kv_value_bytes(plan, setup.device),
+                  kv_scale_bytes(setup.device),
                   context,
                   setup.max_sequences,
                   step_tokens(setup),
@@ -159,7 +160,8 @@ RunnerOptions exact_kv(const ModelPlan& plan, const DeviceOptions& device, int c
   const RunnerOptions limits = size_kv(plan.kv_groups, context, sequences, max_step_tokens);
   const auto allowed =
       bytes_of(wanted_memory(device, {.share = 1.0, .bytes = {}}), plan, device, sequences, max_step_tokens);
-  const std::size_t needed = kv_bytes(plan.kv_groups, limits, kv_value_bytes(plan, device));
+  const std::size_t needed =
+      kv_bytes(plan.kv_groups, limits, kv_value_bytes(plan, device), kv_scale_bytes(device));
   if (!allowed || needed <= *allowed) return limits;
   fail(ErrorKind::out_of_memory, "K and V of ", sequences, sequences == 1 ? " sequence" : " sequences",
        " of ", context, " tokens need ", memory_text_up(needed), ", ", memory_text(*allowed), " are ",

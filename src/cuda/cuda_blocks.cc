@@ -11,13 +11,16 @@
 namespace carat::cuda {
 namespace {
 
-/// Float16 halves of a number of K or V.
-std::size_t kv_halves(KvType type) { return type == KvType::automatic ? 2 : 1; }
+/// Float16s that K and V of one token and head take.
+int token_elements(int head_dim, KvType type) {
+  if (type == KvType::int8) return kv_stride(head_dim, true);
+  return type == KvType::f16 ? 2 * head_dim : 4 * head_dim;
+}
 
 std::size_t page_elements(const KvGroup& group, const RunnerOptions& limits) {
-  return 2 * kv_halves(limits.kv_type) * static_cast<std::size_t>(group.layers) *
-         static_cast<std::size_t>(group.kv_heads) * static_cast<std::size_t>(limits.page_tokens) *
-         static_cast<std::size_t>(group.head_dim);
+  return static_cast<std::size_t>(group.layers) * static_cast<std::size_t>(group.kv_heads) *
+         static_cast<std::size_t>(limits.page_tokens) *
+         static_cast<std::size_t>(token_elements(group.head_dim, limits.kv_type));
 }
 
 /// `rows` rows from the first of `w` on: more than w has where the next matrix lies right behind it.
@@ -80,22 +83,21 @@ std::size_t KvStorage::bytes(const ModelPlan& plan, const RunnerOptions& limits)
   return total;
 }
 
-std::size_t KvStorage::value_bytes(KvType type) { return kv_halves(type) * sizeof(float16); }
-
 KvLayer KvStorage::layer(const AttentionPlan& a) const {
   const KvGroup& group = groups_[static_cast<std::size_t>(a.kv_group)];
-  const std::size_t page = page_elements(group, limits_), halves = kv_halves(limits_.kv_type);
+  const std::size_t page = page_elements(group, limits_);
   const std::size_t layer = page / static_cast<std::size_t>(group.layers);
   float16* keys =
       storage_[static_cast<std::size_t>(a.kv_group)].data() + static_cast<std::size_t>(a.kv_layer) * layer;
-  return {keys,
-          page,
-          layer / (2 * halves),
-          halves == 2 ? layer / 2 : 0,
-          limits_.page_tokens,
-          a.kv_heads,
-          a.head_dim,
-          a.kv_group};
+  KvLayer kv{keys, page, layer / 2, 0, limits_.page_tokens, a.kv_heads, a.head_dim, a.kv_group};
+  if (limits_.kv_type == KvType::automatic) {
+    kv.value_offset = layer / 4;
+    kv.low_offset = layer / 2;
+  } else if (limits_.kv_type == KvType::int8) {
+    kv.value_offset = static_cast<std::size_t>(a.head_dim) / 2;
+    kv.int8 = true;
+  }
+  return kv;
 }
 
 void KvStorage::copy_page(Queue& queue, const PageCopy& copy) const {

@@ -13,14 +13,13 @@
 namespace carat::cuda {
 
 /// K/V storage: per group [pages, layers, 4, kv_heads, page_tokens, head_dim] float16; the 4 are the high
-/// halves of K and of V, then their low halves. Of KvType::f16 there are only the 2 high ones.
+/// halves of K and of V, then their low halves. Of KvType::f16 there are only the 2 high ones; of int8 a
+/// record per token and head, see KvLayer.
 class KvStorage {
  public:
   KvStorage(const ModelPlan& plan, const RunnerOptions& limits);
 
   static std::size_t bytes(const ModelPlan& plan, const RunnerOptions& limits);
-  /// Of one number of K or V.
-  static std::size_t value_bytes(KvType type);
   KvLayer layer(const AttentionPlan& a) const;
   void copy_page(Queue& queue, const PageCopy& copy) const;
 

@@ -95,15 +95,17 @@ void require_supported(const ModelPlan& plan, const RunnerOptions& limits) {
 }
 
 void require_kv_type(KvType type) {
-  if (type == KvType::automatic || type == KvType::f16) return;
-  fail(ErrorKind::unsupported, "the CUDA backend keeps K and V as f16, or without --kv-type as sums of two ",
-       "f16; not as ", type == KvType::int8 ? "int8" : "f32");
+  if (type != KvType::f32) return;
+  fail(ErrorKind::unsupported,
+       "the CUDA backend keeps K and V as f16, as int8 or, without --kv-type, as sums ",
+       "of two f16; not as f32");
 }
 
-void require_shared_memory(const ModelPlan& plan, const Device& device) {
+void require_shared_memory(const ModelPlan& plan, KvType kv_type, const Device& device) {
+  const bool int8 = kv_type == KvType::int8;
   for (const KvGroup& group : plan.kv_groups) {
-    const int needed =
-        std::max(attention_shared_bytes(group.head_dim, 16), attention_shared_bytes(group.head_dim, 64));
+    const int needed = std::max(attention_shared_bytes(group.head_dim, 16, int8),
+                                attention_shared_bytes(group.head_dim, 64, int8));
     if (group.layers == 0 || needed <= device.shared_bytes_per_block()) continue;
     fail(ErrorKind::unsupported, device.name(), " has ", device.shared_bytes_per_block() / 1024,
          " KB of shared memory per block; attention with heads of size ", group.head_dim, " needs ",
@@ -135,6 +137,13 @@ std::optional<WeightFormat> wanted_format(const std::string& name) {
     fail(ErrorKind::unsupported, "the CUDA backend has no kernels for ", name,
          " weights; use bf16, int8 or int4");
   return format;
+}
+
+/// Of the full group.
+std::size_t kv_bytes_per_token(const ModelPlan& plan, KvType type) {
+  constexpr std::size_t kScaleBytes = 8;  // with padding
+  if (type == KvType::int8) return carat::kv_bytes_per_token(plan, 1, kScaleBytes);
+  return carat::kv_bytes_per_token(plan, type == KvType::f16 ? sizeof(float16) : 2 * sizeof(float16));
 }
 
 /// Of activations, and of a step's logits and draws when every sequence has a token drawn.
@@ -186,7 +195,7 @@ class CudaRunner final : public Runner {
         info_{device.name(),
               limits,
               bytes_per_token(plan_),
-              kv_bytes_per_token(plan_, KvStorage::value_bytes(limits.kv_type)),
+              kv_bytes_per_token(plan_, limits.kv_type),
               plan_.vocab,
               plan_.kv_groups,
               plan_.drafter != nullptr},
@@ -405,7 +414,7 @@ std::unique_ptr<Runner> make_cuda_runner(ModelPlan plan, const RunnerOptions& op
   cuda::require_equal_formats(plan);
   const auto wanted = cuda::wanted_format(cuda.format);
   const cuda::Device device(cuda.device);
-  cuda::require_shared_memory(plan, device);
+  cuda::require_shared_memory(plan, options.kv_type, device);
   cuda::require_memory(plan, options, device, wanted);
   return std::make_unique<cuda::CudaRunner>(std::move(plan), options, device, cuda);
 }
