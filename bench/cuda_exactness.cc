@@ -1,6 +1,7 @@
 // How exact steps of many rows are on a checkpoint: their logits against those of single rows, which compute
 // with float32 activations and agree with transformers in float32 to 1e-3. Prints the largest difference of
-// the 20 largest logits and the mean Kullback-Leibler divergence over all positions of a text.
+// the 20 largest logits and the mean Kullback-Leibler divergence over all positions of a text. "kv": the same
+// of K and V in f16 and int8.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -130,8 +131,8 @@ Difference compare(std::span<const float> exact, std::span<const float> other, s
 int run(const char* directory, std::string_view variant) {
   constexpr int kMostRows = 512;
   ModelPlan plan = make_plan(load_model_config(directory), Checkpoint::open(directory));
-  const RunnerOptions limits = size_kv(plan.kv_groups, kPositions, 4, kMostRows);
-  const auto runner = make_cuda_runner(std::move(plan), limits, {.fast_prompts = variant == "fast"});
+  RunnerOptions limits = size_kv(plan.kv_groups, kPositions, 4, kMostRows);
+  const auto runner = make_cuda_runner(plan, limits, {.fast_prompts = variant == "fast"});
   const auto vocab = static_cast<std::size_t>(runner->info().vocab);
   const std::vector<int32_t> tokens = some_text(runner->info().vocab);
   const std::vector<float> exact = all_logits(*runner, tokens, 1);
@@ -142,6 +143,14 @@ int run(const char* directory, std::string_view variant) {
                 d.top, d.divergence);
     std::printf("argmax differs at %d of %d positions\n", d.argmax_differs, kPositions);
   };
+  for (const KvType type : variant == "kv" ? std::vector{KvType::f16, KvType::int8} : std::vector<KvType>{}) {
+    limits.kv_type = type;
+    const auto coarser = make_cuda_runner(plan, limits, {});
+    for (int chunk : {1, kMostRows})
+      print("steps of " + std::to_string(chunk) + (type == KvType::f16 ? " rows, f16" : " rows, int8"), exact,
+            all_logits(*coarser, tokens, chunk));
+  }
+  if (variant == "kv") return 0;
   for (int chunk : {8, 32, 64, kMostRows})
     print("steps of " + std::to_string(chunk) + " rows", exact, all_logits(*runner, tokens, chunk));
   print("4 sequences decoded together", decoded_logits(*runner, tokens, false),
@@ -154,7 +163,7 @@ int run(const char* directory, std::string_view variant) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: bench_cuda_exactness CHECKPOINT [fast]\n");
+    std::fprintf(stderr, "usage: bench_cuda_exactness CHECKPOINT [fast | kv]\n");
     return 2;
   }
   try {

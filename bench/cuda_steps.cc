@@ -1,5 +1,6 @@
 // Times the steps of the CUDA backend on a checkpoint: one row at several contexts, batches, prompts. Median
-// wall time of a step with the next one already in flight, as the engine runs it.
+// wall time of a step with the next one already in flight. With a drafter: of its guesses, and of the steps
+// that check them, one after the other as the engine runs them.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -24,19 +25,26 @@ double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
+double median(std::vector<double>& times) {
+  std::ranges::nth_element(times, times.begin() + std::ssize(times) / 2);
+  return times[times.size() / 2];
+}
+
 /// `sequences` sequences of `past` cached tokens that each take `count` tokens more; pages are handed out in
 /// order.
 class Step {
  public:
-  Step(const Runner& runner, int sequences, int past, int count)
-      : last_(static_cast<std::size_t>(sequences)) {
+  /// Tokens are drawn from the last `drawn` rows of each.
+  Step(const Runner& runner, int sequences, int past, int count, int drawn = 1) {
     const int vocab = runner.info().vocab, page_tokens = runner.info().limits.page_tokens;
     const int stride = (past + count + page_tokens - 1) / page_tokens;
     for (int s = 0; s < sequences; ++s) {
       segments_.push_back({s * count, count, past, s});
       for (int i = 0; i < count; ++i) tokens_.push_back((s * 7919 + i * 104729 + 11) % vocab);
-      last_[static_cast<std::size_t>(s)] = s * count + count - 1;
-      sampling_.push_back({&greedy_, past + count, {}, {}});
+      for (int i = count - drawn; i < count; ++i) {
+        last_.push_back(s * count + i);
+        sampling_.push_back({&greedy_, past + i + 1, {}, {}});
+      }
     }
     for (int g = 0; g < kKvGroups; ++g) {
       const int pages = runner.info().limits.pages[static_cast<std::size_t>(g)];
@@ -70,10 +78,10 @@ class Step {
     runner.collect();
   }
 
-  static double median(std::vector<double> times) {
-    const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-    std::nth_element(times.begin(), middle, times.end());
-    return *middle;
+  const std::array<PageTable, kKvGroups>& page_tables() const { return input_.page_tables; }
+  void run(Runner& runner) const {
+    runner.submit(input_);
+    runner.collect();
   }
 
  private:
@@ -104,23 +112,56 @@ void time_steps(Runner& runner, double bandwidth) {
 
 /// Single rows in one kernel beside single rows in a graph of kernels, in turns.
 void time_persistent(Runner& graph, Runner& persistent) {
-  for (int past : {0, 100, 250, 500, 1000, 2000}) {
+  for (int past : {0, 100, 500, 1000, 2000, 4000, 16000, 60000}) {
     const Step step(graph, 1, past, 1);
     std::array<std::vector<double>, 2> times;
-    for (int turn = 0; turn < 10; ++turn) {
+    for (int turn = 0; turn < 6; ++turn) {
       step.add_times(graph, 20, times[0]);
       step.add_times(persistent, 20, times[1]);
     }
     std::printf("one row   context %5d: graph %7.3f ms, persistent %7.3f ms per token\n", past,
-                Step::median(times[0]), Step::median(times[1]));
+                median(times[0]), median(times[1]));
   }
 }
 
-/// What the command line asks for: everything, or one step of `sequences` times `count` tokens after `past`.
+/// Steps of one token and `guesses` of each sequence, and as many guesses behind them.
+void time_guesses(Runner& runner, int sequences, int past, int guesses) {
+  constexpr int kRuns = 60, kWarmUp = 4;
+  const Step step(runner, sequences, past, 1 + guesses, 1 + guesses);
+  const auto rows = static_cast<std::size_t>(sequences);
+  std::vector<int32_t> tokens(rows, 11), logit_rows(rows), pasts(rows, past + 1);
+  for (int s = 0; s < sequences; ++s) logit_rows[static_cast<std::size_t>(s)] = s * (1 + guesses);
+  std::vector<double> step_times, draft_times;
+  for (int i = 0; i < kRuns + kWarmUp; ++i) {
+    const auto start = Clock::now();
+    step.run(runner);
+    const double step_ms = ms_since(start);
+    if (guesses > 0) runner.draft({tokens, logit_rows, pasts, step.page_tables()}, guesses);
+    if (i < kWarmUp) continue;
+    step_times.push_back(step_ms);
+    draft_times.push_back(ms_since(start) - step_ms);
+  }
+  std::printf("%3d sequences, context %5d, %d guesses: step %6.3f ms, guesses %6.3f ms\n", sequences, past,
+              guesses, median(step_times), median(draft_times));
+}
+
+void time_all_guesses(Runner& runner) {
+  for (int past : {100, 1000, 4000, 16000})
+    for (int guesses : {0, 1, 2, 4, 8, 15}) time_guesses(runner, 1, past, guesses);
+  for (int guesses : {0, 1, 2, 4}) time_guesses(runner, 8, 100, guesses);
+}
+
+/// One step of `sequences` times `count` tokens after `past`.
+struct Shape {
+  int sequences, past, count;
+};
+
+/// What the command line asks for: some steps, the rounds of a drafter, or everything.
 struct Options {
   const char* directory;
   std::string_view variant;
-  int sequences = 0, past = 0, count = 0;
+  const char* drafter = nullptr;
+  std::vector<Shape> shapes{};
 };
 
 int run(const Options& options) {
@@ -128,8 +169,16 @@ int run(const Options& options) {
   std::printf("plain read: %.2f TB/s\n", bandwidth / 1e12);
   const auto start = Clock::now();
   ModelPlan plan = make_plan(load_model_config(options.directory), Checkpoint::open(options.directory));
-  const RunnerOptions limits{
-      .page_tokens = 32, .pages = {2048, 2048}, .max_step_tokens = 4096, .max_sequences = 256};
+  if (options.drafter)
+    plan.drafter =
+        make_drafter_plan(plan, load_drafter_config(options.drafter), Checkpoint::open(options.drafter));
+  const RunnerOptions limits{.page_tokens = 32,
+                             .pages = {2048, 2048},
+                             .max_step_tokens = 4096,
+                             .max_sequences = 256,
+                             .kv_type = options.variant == "kv-f16"    ? KvType::f16
+                                        : options.variant == "kv-int8" ? KvType::int8
+                                                                       : KvType::automatic};
   const bool quantized = options.variant == "int8" || options.variant == "int4";
   const auto runner = make_cuda_runner(std::move(plan), limits,
                                        {.format = quantized ? std::string(options.variant) : std::string(),
@@ -144,11 +193,14 @@ int run(const Options& options) {
     time_persistent(*runner, *persistent);
   } else if (options.variant == "phases") {
     std::printf("%.3f ms\n", Step(*runner, 1, 100, 1).time_ms(*runner, 100));
-  } else if (options.sequences == 0) {
+  } else if (options.drafter) {
+    time_all_guesses(*runner);
+  } else if (options.shapes.empty()) {
     time_steps(*runner, bandwidth);
-  } else {
-    const double ms = Step(*runner, options.sequences, options.past, options.count).time_ms(*runner, 20);
-    std::printf("%7.3f ms per step\n", ms);
+  }
+  for (const Shape& s : options.shapes) {
+    const double ms = Step(*runner, s.sequences, s.past, s.count).time_ms(*runner, 20);
+    std::printf("%d x %d after %d: %7.3f ms per step\n", s.sequences, s.count, s.past, ms);
   }
   return 0;
 }
@@ -159,17 +211,15 @@ int run(const Options& options) {
 int main(int argc, char** argv) {
   if (argc < 2) {
     std::fprintf(stderr,
-                 "usage: bench_cuda_steps CHECKPOINT [default | general | fast | int8 | int4 | persistent "
-                 "| phases [SEQUENCES PAST COUNT]]\n");
+                 "usage: bench_cuda_steps CHECKPOINT [default | general | fast | int8 | int4 | kv-f16 | "
+                 "kv-int8 | persistent | phases [DRAFTER | SEQUENCES PAST COUNT ...]]\n");
     return 2;
   }
   try {
     carat::Options options{argv[1], argc < 3 ? "" : argv[2]};
-    if (argc == 6) {
-      options.sequences = std::atoi(argv[3]);
-      options.past = std::atoi(argv[4]);
-      options.count = std::atoi(argv[5]);
-    }
+    if (argc == 4) options.drafter = argv[3];
+    for (int i = 3; i + 2 < argc; i += 3)
+      options.shapes.push_back({std::atoi(argv[i]), std::atoi(argv[i + 1]), std::atoi(argv[i + 2])});
     return carat::run(options);
   } catch (const carat::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());

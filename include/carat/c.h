@@ -41,7 +41,7 @@ typedef struct carat_model_options {
   int max_step_tokens;   /* tokens of one pass over the weights, of all requests; 0: as suits the device */
   int prefix_cache;      /* 1: what a text shares with an earlier one isn't computed again */
   int draft_tokens;      /* guesses per step, at most */
-  const char* kv_type;   /* cpu: K and V as "f32", "f16" or "int8"; default: as exact as the weights */
+  const char* kv_type;   /* K and V as "f32" (cpu), "f16" or "int8"; default: as exact as the weights */
 } carat_model_options;
 void carat_init_model_options(carat_model_options* options, size_t size);
 

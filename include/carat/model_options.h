@@ -16,9 +16,10 @@ struct ModelOptions {
   /// For K and V: a share of what is free beside the weights ("0.9") or an amount ("8GiB"). Empty: half of
   /// the machine's, nine tenths of a GPU's.
   std::string kv_memory = {};
-  std::string kv_type = {};  // cpu, ref: K and V as "f32", "f16" or "int8"; empty: as exact as the weights
-  int context = 0;           // tokens of the longest prompt plus reply; 0: as long as model and memory allow
-  int max_sequences = 16;    // replies computed at once; more wait their turn
+  /// K and V as "f32" (cpu, ref), "f16" (cpu, cuda) or "int8"; empty: as exact as the weights.
+  std::string kv_type = {};
+  int context = 0;         // tokens of the longest prompt plus reply; 0: as long as model and memory allow
+  int max_sequences = 16;  // replies computed at once; more wait their turn
   /// Tokens of one pass over the weights, of all requests together; 0: as many as suit the device.
   int max_step_tokens = 0;
   bool prefix_cache = true;  // what a text shares with an earlier one isn't computed again

@@ -91,10 +91,16 @@ std::unique_ptr<Runner> make_runner(ModelPlan plan, RunnerOptions limits, const 
 }
 
 std::size_t kv_value_bytes(const ModelPlan& plan, const DeviceOptions& options) {
-  if (options.device != "cpu") return 4;  // ref: float32; cuda: two float16 halves
+  if (options.device == "ref") return 4;
   const KvType type = kv_type(options.kv_type);
   if (type != KvType::automatic) return type == KvType::f32 ? 4 : type == KvType::f16 ? 2 : 1;
+  if (options.device != "cpu") return 4;  // two float16 halves
   return is_quantized(options.format.empty() ? stored_format(plan) : parse_format(options.format)) ? 2 : 4;
+}
+
+std::size_t kv_scale_bytes(const DeviceOptions& options) {
+  if (options.device == "ref" || kv_type(options.kv_type) != KvType::int8) return 0;
+  return options.device == "cpu" ? sizeof(float) : 2 * sizeof(float);  // cuda: with padding
 }
 
 std::size_t free_bytes_for_kv(ModelPlan plan, const DeviceOptions& options, int sequences, int step_tokens) {

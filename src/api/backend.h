@@ -19,7 +19,7 @@ struct DeviceOptions {
   /// For K and V: a share of what is free beside the weights ("0.9") or an amount ("8GiB"). Empty: the
   /// default of whoever sizes them; see engine_setup.h.
   std::string kv_memory;
-  std::string kv_type = {};  // cpu, ref: "f32", "f16", "int8"; empty: the device's choice
+  std::string kv_type = {};  // "f32" (cpu, ref), "f16" (cpu, cuda), "int8"; empty: the device's choice
 };
 
 /// How much of loading is done, in [0, 1].
@@ -36,6 +36,8 @@ std::unique_ptr<Runner> make_runner(ModelPlan plan, RunnerOptions limits, const 
 
 /// Bytes of one number of K or V in the device's memory.
 std::size_t kv_value_bytes(const ModelPlan& plan, const DeviceOptions& options);
+/// Of what comes with K, and as much with V, of each token and head.
+std::size_t kv_scale_bytes(const DeviceOptions& options);
 
 /// Bytes that the device, which may be the machine itself, has free beside the weights and what steps of so
 /// many sequences and tokens take; 0 when unknown or when not even those fit. Throws as make_runner() does.

@@ -72,12 +72,18 @@ RunnerOptions shared_kv(const ModelPlan& plan, const EngineSetup& setup, int& co
   if (!bytes) return size_kv(plan.kv_groups, context, 1, step_tokens(setup));
   KvBudget budget{*bytes,
                   kv_value_bytes(plan, setup.device),
+                  kv_scale_bytes(setup.device),
                   context,
                   setup.max_sequences,
                   step_tokens(setup),
                   RunnerOptions{}.page_tokens};
   if (setup.context == 0) context = budget.context = longest_context_within(plan.kv_groups, budget);
   return size_kv_within(plan.kv_groups, budget);
+}
+
+/// Before K and V are sized: on a GPU the drafter's weights take some of the memory.
+void add_wanted_drafter(LoadedModel& model, const EngineSetup& setup) {
+  if (draft_method(setup.draft) == DraftMethod::model) add_drafter(model, setup.draft);
 }
 
 std::unique_ptr<Engine> start(LoadedModel model, std::shared_ptr<const Tokenizer> tokenizer,
@@ -88,7 +94,6 @@ std::unique_ptr<Engine> start(LoadedModel model, std::shared_ptr<const Tokenizer
   options.max_waiting = setup.max_waiting;
   options.prefix_cache = prefix_cache;
   options.draft = draft_method(setup.draft);
-  if (options.draft == DraftMethod::model) add_drafter(model, setup.draft);
   options.draft_tokens = setup.draft_tokens;
   return std::make_unique<Engine>(make_runner(std::move(model.plan), limits, setup.device, progress),
                                   std::move(tokenizer), std::move(options));
@@ -155,7 +160,8 @@ RunnerOptions exact_kv(const ModelPlan& plan, const DeviceOptions& device, int c
   const RunnerOptions limits = size_kv(plan.kv_groups, context, sequences, max_step_tokens);
   const auto allowed =
       bytes_of(wanted_memory(device, {.share = 1.0, .bytes = {}}), plan, device, sequences, max_step_tokens);
-  const std::size_t needed = kv_bytes(plan.kv_groups, limits, kv_value_bytes(plan, device));
+  const std::size_t needed =
+      kv_bytes(plan.kv_groups, limits, kv_value_bytes(plan, device), kv_scale_bytes(device));
   if (!allowed || needed <= *allowed) return limits;
   fail(ErrorKind::out_of_memory, "K and V of ", sequences, sequences == 1 ? " sequence" : " sequences",
        " of ", context, " tokens need ", memory_text_up(needed), ", ", memory_text(*allowed), " are ",
@@ -166,6 +172,7 @@ RunnerOptions exact_kv(const ModelPlan& plan, const DeviceOptions& device, int c
 std::unique_ptr<Engine> make_engine(LoadedModel model, std::shared_ptr<const Tokenizer> tokenizer,
                                     const EngineSetup& setup, const LoadProgress& progress) {
   check(setup, model.plan.max_positions);
+  add_wanted_drafter(model, setup);
   int context = 0;
   const RunnerOptions limits = shared_kv(model.plan, setup, context);
   return start(std::move(model), std::move(tokenizer), setup, limits, context, setup.prefix_cache, progress);
@@ -174,6 +181,7 @@ std::unique_ptr<Engine> make_engine(LoadedModel model, std::shared_ptr<const Tok
 std::unique_ptr<Engine> make_single_engine(LoadedModel model, std::shared_ptr<const Tokenizer> tokenizer,
                                            const EngineSetup& setup, const LoadProgress& progress) {
   check(setup, model.plan.max_positions);
+  add_wanted_drafter(model, setup);
   const RunnerOptions limits = exact_kv(model.plan, setup.device, setup.context, 1, step_tokens(setup));
   return start(std::move(model), std::move(tokenizer), setup, limits, setup.context, false, progress);
 }

@@ -13,36 +13,37 @@
 namespace carat::cuda {
 namespace {
 
-template <int kHeadDim, int kRows>
-__global__ void __launch_bounds__((TileShape<kHeadDim, kRows>::kThreads))
+template <int kHeadDim, int kRows, bool kInt8>
+__global__ void __launch_bounds__((TileShape<kHeadDim, kRows, kInt8>::kThreads))
     attention_kernel(AttentionArgs a, int splits) {
-  constexpr int kKeys = TileShape<kHeadDim, kRows>::kKeys;
+  using S = TileShape<kHeadDim, kRows, kInt8>;
+  constexpr int kKeys = S::kKeys;
   extern __shared__ __align__(128) unsigned char shared[];
-  __shared__ float scratch[TileShape<kHeadDim, kRows>::kColumnWarps * kRows];
+  __shared__ float scratch[S::kColumnWarps * kRows];
   __shared__ Places<kHeadDim, kRows> places;
   ptx::launch_dependents();
   const AttentionTile rows = a.tiles[blockIdx.x];
   const KeyRange keys = key_range<kKeys>(rows, a.window, blockIdx.z, splits);
-  Tile<kHeadDim, kRows> tile(a, rows, reinterpret_cast<float16*>(shared));
+  Tile<kHeadDim, kRows, kInt8> tile(a, rows, reinterpret_cast<float16*>(shared));
   if (keys.first < keys.last) tile.find_keys(places[0], keys.first, keys.last);
   __syncthreads();
   ptx::wait_for_dependencies();
   if (keys.first < keys.last) {
     tile.load_queries();
-    tile.load_keys(places[0], keys.last - keys.first);
+    tile.load_keys(places[0], 0, keys.last - keys.first);
     ptx::async_commit();
     tile.load_values(places[0], keys.last - keys.first);
     ptx::async_commit();
   }
-  walk<kHeadDim, kRows>(tile, places, scratch, keys, splits);
+  walk<kHeadDim, kRows, kInt8>(tile, places, scratch, keys, splits);
 }
 
 template <int kRows>
 void launch_attention(Queue& queue, const AttentionArgs& a, int splits) {
-  with_head_dim(queue, a.kv.head_dim, [&](auto head_dim) {
-    using S = TileShape<head_dim, kRows>;
-    launch(queue, attention_kernel<head_dim, kRows>, dim3(a.tile_count, a.kv.kv_heads, splits), S::kThreads,
-           S::kSharedBytes, a, splits);
+  with_head_dim(queue, a.kv, [&](auto head_dim, auto int8) {
+    using S = TileShape<head_dim, kRows, int8>;
+    launch(queue, attention_kernel<head_dim, kRows, int8>, dim3(a.tile_count, a.kv.kv_heads, splits),
+           S::kThreads, S::kSharedBytes, a, splits);
   });
 }
 

@@ -7,6 +7,7 @@
 // dimensions, rows of 128 bytes permuted as the tensor cores expect.
 #include "cuda/attention_tile.h"
 #include "cuda/kv_address.h"
+#include "cuda/kv_int8.h"
 #include "cuda/launch.h"
 #include "cuda/ptx.h"
 
@@ -16,13 +17,14 @@ namespace {
 constexpr int kRows = 64, kKeys = 64, kBlockDims = 64, kBlockElements = 64 * kBlockDims;
 constexpr int kPartDims = 128;  // of the context, per product
 
-template <int kHeadDim>
+template <int kHeadDim, bool kInt8>
 struct Shape {
   static constexpr int kGroups = kHeadDim > 256 ? 2 : 1, kThreads = 128 * kGroups;
   static constexpr int kParts = kHeadDim / kGroups / kPartDims, kChunks = kHeadDim / 8;
   static constexpr int kResident = kHeadDim > 256 ? 1 : 2;  // CTAs of a multiprocessor
   static constexpr int kAlignment = 1024;
-  static constexpr int kSharedBytes = (kRows + 2 * kKeys) * kHeadDim * 2 + kAlignment;
+  static constexpr int kScaleBytes = kInt8 ? 2 * kKeys * 16 : 0;
+  static constexpr int kSharedBytes = (kRows + 2 * kKeys) * kHeadDim * 2 + kScaleBytes + kAlignment;
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -32,9 +34,11 @@ __device__ inline int chunk_at(int row, int chunk) {
   return chunk / 8 * kBlockElements + row * kBlockDims + ((chunk % 8) ^ (row % 8)) * 8;
 }
 
-template <int kHeadDim>
+/// int8 keys and values become float16 in shared memory.
+template <int kHeadDim, bool kInt8>
 class PromptTile {
-  using S = Shape<kHeadDim>;
+  using S = Shape<kHeadDim, kInt8>;
+  using Int8 = WidenedBlock<kKeys, kHeadDim, S::kThreads>;
 
  public:
   __device__ PromptTile(const AttentionArgs& a, const AttentionTile& tile, float16* shared)
@@ -43,6 +47,7 @@ class PromptTile {
         q_(shared),
         k_(q_ + kRows * kHeadDim),
         v_(k_ + kKeys * kHeadDim),
+        scales_(reinterpret_cast<float4*>(v_ + kKeys * kHeadDim)),
         group_(a.heads / a.kv.kv_heads) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) position_[half] = row_position(tile, row(half), group_);
@@ -59,12 +64,19 @@ class PromptTile {
   }
   __device__ void find_keys(const float16** places, int first, int last) const {
     for (int i = threadIdx.x; i < kKeys; i += S::kThreads)
-      places[i] = kv_address(a_.kv, a_.tables, tile_.sequence, min(first + i, last - 1), blockIdx.y);
+      places[i] = kv_address<kInt8>(a_.kv, a_.tables, tile_.sequence, min(first + i, last - 1), blockIdx.y);
   }
-  __device__ void load_keys(const float16* const* places, int keys) { load_block(k_, places, 0, keys); }
+  /// With the scales of int8; `block` is 0 and 1 in turn.
+  __device__ void load_keys(const float16* const* places, int block, int keys) {
+    load_block(k_, places, 0, keys);
+    if constexpr (kInt8) Int8::load_scales(scales_ + block * kKeys, places, keys);
+  }
   __device__ void load_values(const float16* const* places, int keys) {
     load_block(v_, places, a_.kv.value_offset, keys);
   }
+  /// Before the barrier behind which keys, or values, are read.
+  __device__ void widen_keys() { widen(k_); }
+  __device__ void widen_values() { widen(v_); }
 
   /// s = q K^T; returns when the keys are no longer read.
   __device__ void score() {
@@ -83,7 +95,7 @@ class PromptTile {
   }
 
   /// Turns scores into weights against the new running maximum and rescales what has been summed so far.
-  __device__ void weigh(int first_key, int last_key) {
+  __device__ void weigh(int block, int first_key, int last_key) {
     const bool all_visible = first_key + kKeys <= min(last_key, tile_.position + 1) &&
                              (a_.window == 0 || first_key > tile_.position + tile_.count - 1 - a_.window);
 #pragma unroll
@@ -96,6 +108,7 @@ class PromptTile {
         for (int c = 0; c < 2; ++c) {
           float& score = s_[n * 4 + 2 * half + c];
           const int key = first_key + n * 8 + static_cast<int>(threadIdx.x) % 4 * 2 + c;
+          if constexpr (kInt8) score *= scales_[block * kKeys + key - first_key].x;
           if (!all_visible && (key > position_[half] || key < oldest || key >= last_key)) score = -INFINITY;
           largest = fmaxf(largest, score);
         }
@@ -111,6 +124,8 @@ class PromptTile {
           float& score = s_[n * 4 + 2 * half + c];
           score = exp2f(score * kLog2e - base);
           l_[half] += score;
+          if constexpr (kInt8)
+            score *= scales_[block * kKeys + n * 8 + static_cast<int>(threadIdx.x) % 4 * 2 + c].y;
         }
 #pragma unroll
       for (int part = 0; part < S::kParts; ++part)
@@ -181,17 +196,26 @@ class PromptTile {
   }
 
   __device__ void load_block(float16* to, const float16* const* places, std::size_t offset, int keys) {
+    if constexpr (kInt8) {
+      Int8::load(to, places, offset, keys);
+    } else {
 #pragma unroll 8
-    for (int i = threadIdx.x; i < kKeys * S::kChunks; i += S::kThreads) {
-      const int key = i / S::kChunks, chunk = i % S::kChunks;
-      ptx::async_copy16(to + chunk_at(key, chunk), places[key] + offset + chunk * 8, key < keys);
+      for (int i = threadIdx.x; i < kKeys * S::kChunks; i += S::kThreads) {
+        const int key = i / S::kChunks, chunk = i % S::kChunks;
+        ptx::async_copy16(to + chunk_at(key, chunk), places[key] + offset + chunk * 8, key < keys);
+      }
     }
+  }
+
+  __device__ static void widen(float16* block) {
+    if constexpr (kInt8) Int8::widen(block, [](int key, int chunk) { return chunk_at(key, chunk); });
   }
 
   const AttentionArgs& a_;
   const AttentionTile& tile_;
   float16 *q_, *k_, *v_;
-  int group_;  // query heads per kv head
+  float4* scales_;  // int8: of this block's keys and values, and of the next one's
+  int group_;       // query heads per kv head
   int position_[2];
   float s_[kKeys / 2];
   float o_[S::kParts][kPartDims / 2] = {};
@@ -200,42 +224,46 @@ class PromptTile {
 
 #endif
 
-template <int kHeadDim>
-__global__ void __launch_bounds__((Shape<kHeadDim>::kThreads), (Shape<kHeadDim>::kResident))
+template <int kHeadDim, bool kInt8>
+__global__ void __launch_bounds__((Shape<kHeadDim, kInt8>::kThreads), (Shape<kHeadDim, kInt8>::kResident))
     prompt_attention_kernel(AttentionArgs a, int splits) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ unsigned char shared[];
   __shared__ const float16* places[2][kKeys];  // of this block and the next
-  const uint32_t misaligned = ptx::shared_address(shared) % Shape<kHeadDim>::kAlignment;
-  unsigned char* memory = shared + (misaligned == 0 ? 0 : Shape<kHeadDim>::kAlignment - misaligned);
+  constexpr int kAlignment = Shape<kHeadDim, kInt8>::kAlignment;
+  const uint32_t misaligned = ptx::shared_address(shared) % kAlignment;
+  unsigned char* memory = shared + (misaligned == 0 ? 0 : kAlignment - misaligned);
   ptx::launch_dependents();
   const AttentionTile rows = a.tiles[blockIdx.x];
   const KeyRange keys = key_range<kKeys>(rows, a.window, blockIdx.z, splits);
-  PromptTile<kHeadDim> tile(a, rows, reinterpret_cast<float16*>(memory));
+  PromptTile<kHeadDim, kInt8> tile(a, rows, reinterpret_cast<float16*>(memory));
   if (keys.first < keys.last) tile.find_keys(places[0], keys.first, keys.last);
   __syncthreads();
   ptx::wait_for_dependencies();
   if (keys.first < keys.last) {
     tile.load_queries();
-    tile.load_keys(places[0], keys.last - keys.first);
+    tile.load_keys(places[0], 0, keys.last - keys.first);
     ptx::async_commit();
     tile.load_values(places[0], keys.last - keys.first);
     ptx::async_commit();
   }
-  const auto arrived = [] {  // all but the youngest group of copies, for all threads and the tensor cores
-    ptx::async_wait<1>();
+  const auto arrived = [] {  // for all threads and the tensor cores
     ptx::fence_shared_writes();
     __syncthreads();
   };
   for (int key = keys.first, block = 0; key < keys.last; key += kKeys, block ^= 1) {
     const int next = key + kKeys, left = keys.last - next;
     if (left > 0) tile.find_keys(places[block ^ 1], next, keys.last);
+    ptx::async_wait<1>();
+    tile.widen_keys();
     arrived();
     tile.score();
     __syncthreads();
-    if (left > 0) tile.load_keys(places[block ^ 1], left);
+    if (left > 0) tile.load_keys(places[block ^ 1], block ^ 1, left);
     ptx::async_commit();
-    tile.weigh(key, keys.last);
+    tile.weigh(block, key, keys.last);
+    ptx::async_wait<1>();
+    tile.widen_values();
     arrived();
     tile.add_values();
     __syncthreads();
@@ -246,30 +274,18 @@ __global__ void __launch_bounds__((Shape<kHeadDim>::kThreads), (Shape<kHeadDim>:
 #endif
 }
 
-template <int kHeadDim>
-void launch_prompt_attention(Queue& queue, const AttentionArgs& a, int splits) {
-  using S = Shape<kHeadDim>;
-  launch(queue, prompt_attention_kernel<kHeadDim>, dim3(a.tile_count, a.kv.kv_heads, splits), S::kThreads,
-         S::kSharedBytes, a, splits);
-}
-
 }  // namespace
 
 bool hopper_attention(Queue& queue, const AttentionArgs& args, int splits) {
-  if (!queue.warpgroups || args.tile_rows != kRows) return false;
-  switch (args.kv.head_dim) {
-    case 128:
-      launch_prompt_attention<128>(queue, args, splits);
-      return true;
-    case 256:
-      launch_prompt_attention<256>(queue, args, splits);
-      return true;
-    case 512:
-      launch_prompt_attention<512>(queue, args, splits);
-      return true;
-    default:
-      return false;
-  }
+  if (!queue.warpgroups || args.tile_rows != kRows || args.kv.head_dim < kPartDims) return false;
+  with_head_dim(queue, args.kv, [&](auto head_dim, auto int8) {
+    if constexpr (head_dim >= kPartDims) {
+      using S = Shape<head_dim, int8>;
+      launch(queue, prompt_attention_kernel<head_dim, int8>, dim3(args.tile_count, args.kv.kv_heads, splits),
+             S::kThreads, S::kSharedBytes, args, splits);
+    }
+  });
+  return true;
 }
 
 }  // namespace carat::cuda

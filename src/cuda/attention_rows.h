@@ -5,13 +5,15 @@
 
 #include "cuda/attention_tile.h"
 #include "cuda/kv_address.h"
+#include "cuda/kv_int8.h"
 #include "cuda/launch.h"
 #include "cuda/math.h"
 #include "cuda/ptx.h"
 
 namespace carat::cuda {
 
-template <int kHeadDim, int kRows>
+/// int8 keys and values become float16 in shared memory.
+template <int kHeadDim, int kRows, bool kInt8>
 struct TileShape {
   static constexpr int kKeys = attention_keys(kHeadDim, kRows);
   static constexpr int kRowTiles = kRows / 16;
@@ -20,7 +22,7 @@ struct TileShape {
   static constexpr int kKeyTiles = kKeys / kColumnWarps / 8;     // of one warp's share of q K^T
   static constexpr int kDimTiles = kHeadDim / kColumnWarps / 8;  // of one warp's share of P V
   static constexpr int kChunks = kHeadDim / 8;
-  static constexpr int kSharedBytes = attention_shared_bytes(kHeadDim, kRows);
+  static constexpr int kSharedBytes = attention_shared_bytes(kHeadDim, kRows, kInt8);
 };
 
 /// Element offset of a 16-byte chunk in rows of `kChunks` chunks, permuted against bank conflicts.
@@ -29,10 +31,11 @@ __device__ inline int chunk_at(int row, int chunk) {
   return (row * kChunks + (chunk ^ (row & (std::min(kChunks, 8) - 1)))) * 8;
 }
 
-template <int kHeadDim, int kRows>
+template <int kHeadDim, int kRows, bool kInt8>
 class Tile {
-  using S = TileShape<kHeadDim, kRows>;
+  using S = TileShape<kHeadDim, kRows, kInt8>;
   static constexpr int kKeys = S::kKeys;
+  using Int8 = WidenedBlock<kKeys, kHeadDim, S::kThreads>;
 
  public:
   __device__ Tile(const AttentionArgs& a, const AttentionTile& tile, float16* shared)
@@ -42,6 +45,7 @@ class Tile {
         k_(q_ + kRows * kHeadDim),
         v_(k_ + kKeys * kHeadDim),
         p_(v_ + kKeys * kHeadDim),
+        scales_(reinterpret_cast<float4*>(p_ + kRows * kKeys)),
         group_(a.heads / a.kv.kv_heads) {}
 
   __device__ void load_queries() {
@@ -55,15 +59,22 @@ class Tile {
   /// Looks up where the keys of a block lie: one table access each, instead of one per 16 bytes.
   __device__ void find_keys(const float16** places, int first, int last) const {
     for (int i = threadIdx.x; i < kKeys; i += S::kThreads)
-      places[i] = kv_address(a_.kv, a_.tables, tile_.sequence, min(first + i, last - 1), blockIdx.y);
+      places[i] = kv_address<kInt8>(a_.kv, a_.tables, tile_.sequence, min(first + i, last - 1), blockIdx.y);
   }
-  __device__ void load_keys(const float16* const* places, int keys) { load_block(k_, places, 0, keys); }
+  /// With the scales of int8; `block` is 0 and 1 in turn.
+  __device__ void load_keys(const float16* const* places, int block, int keys) {
+    load_block(k_, places, 0, keys);
+    if constexpr (kInt8) Int8::load_scales(scales_ + block * kKeys, places, keys);
+  }
   __device__ void load_values(const float16* const* places, int keys) {
     load_block(v_, places, a_.kv.value_offset, keys);
   }
+  /// Before the barrier behind which keys, or values, are read.
+  __device__ void widen_keys() { widen(k_); }
+  __device__ void widen_values() { widen(v_); }
 
   /// Scores of this warp's keys, masked, and the largest of each of the lane's two rows.
-  __device__ void score(int first_key, int last_key) {
+  __device__ void score(int block, int first_key, int last_key) {
 #pragma unroll
     for (int n = 0; n < S::kKeyTiles; ++n)
 #pragma unroll
@@ -108,6 +119,7 @@ class Tile {
         for (int c = 0; c < 2; ++c) {
           const int key = first_key + key0 + n * 8 + lane() % 4 * 2 + c;
           float& score = s_[n][2 * half + c];
+          if constexpr (kInt8) score *= scales_[block * kKeys + key - first_key].x;
           if (key > position || key < oldest || key >= last_key) score = -INFINITY;
           largest = fmaxf(largest, score);
         }
@@ -125,7 +137,7 @@ class Tile {
   __device__ void publish_largest(float* scratch) const { publish(scratch, largest_); }
 
   /// Turns scores into weights against the new running maximum and rescales what has been summed so far.
-  __device__ void weigh(const float* scratch) {
+  __device__ void weigh(int block, const float* scratch) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = row0() + lane() / 4 + 8 * half;
@@ -142,10 +154,14 @@ class Tile {
       }
 #pragma unroll
       for (int n = 0; n < S::kKeyTiles; ++n) {
-        const float first = exp2f((s_[n][2 * half] - base) * kLog2e);
-        const float second = exp2f((s_[n][2 * half + 1] - base) * kLog2e);
+        float first = exp2f((s_[n][2 * half] - base) * kLog2e);
+        float second = exp2f((s_[n][2 * half + 1] - base) * kLog2e);
         l_[half] += first + second;
         const int column = column_warp() * S::kKeyTiles * 8 + n * 8 + lane() % 4 * 2;
+        if constexpr (kInt8) {
+          first *= scales_[block * kKeys + column].y;
+          second *= scales_[block * kKeys + column + 1].y;
+        }
         *reinterpret_cast<__half2*>(p_ + chunk_at<kKeys / 8>(row, column / 8) + column % 8) =
             __floats2half2_rn(first, second);
       }
@@ -212,17 +228,28 @@ class Tile {
 
   /// Zeros from `keys` on.
   __device__ void load_block(float16* to, const float16* const* places, std::size_t offset, int keys) {
+    if constexpr (kInt8) {
+      Int8::load(to, places, offset, keys);
+    } else {
 #pragma unroll 8
-    for (int i = threadIdx.x; i < kKeys * S::kChunks; i += S::kThreads) {
-      const int key = i / S::kChunks, chunk = i % S::kChunks;
-      ptx::async_copy16(to + chunk_at<S::kChunks>(key, chunk), places[key] + offset + chunk * 8, key < keys);
+      for (int i = threadIdx.x; i < kKeys * S::kChunks; i += S::kThreads) {
+        const int key = i / S::kChunks, chunk = i % S::kChunks;
+        ptx::async_copy16(to + chunk_at<S::kChunks>(key, chunk), places[key] + offset + chunk * 8,
+                          key < keys);
+      }
     }
+  }
+
+  __device__ static void widen(float16* block) {
+    if constexpr (kInt8)
+      Int8::widen(block, [](int key, int chunk) { return chunk_at<S::kChunks>(key, chunk); });
   }
 
   const AttentionArgs& a_;
   const AttentionTile& tile_;
   float16 *q_, *k_, *v_, *p_;
-  int group_;  // query heads per kv head
+  float4* scales_;  // int8: of this block's keys and values, and of the next one's
+  int group_;       // query heads per kv head
   float s_[S::kKeyTiles][4];
   float o_[S::kDimTiles][4] = {};
   float largest_[2], m_[2] = {-INFINITY, -INFINITY}, l_[2] = {0.f, 0.f};
@@ -230,25 +257,27 @@ class Tile {
 
 /// Keys of one block, of this one and the next.
 template <int kHeadDim, int kRows>
-using Places = const float16* [2][TileShape<kHeadDim, kRows>::kKeys];
+using Places = const float16* [2][attention_keys(kHeadDim, kRows)];
 
 /// All blocks of keys, of which the first is on its way or there; one part of the result.
-template <int kHeadDim, int kRows>
-__device__ void walk(Tile<kHeadDim, kRows>& tile, Places<kHeadDim, kRows>& places, float* scratch,
+template <int kHeadDim, int kRows, bool kInt8>
+__device__ void walk(Tile<kHeadDim, kRows, kInt8>& tile, Places<kHeadDim, kRows>& places, float* scratch,
                      const KeyRange& keys, int splits) {
-  constexpr int kKeys = TileShape<kHeadDim, kRows>::kKeys;
+  constexpr int kKeys = attention_keys(kHeadDim, kRows);
   for (int key = keys.first, block = 0; key < keys.last; key += kKeys, block ^= 1) {
     const int next = key + kKeys, left = keys.last - next;
     if (left > 0) tile.find_keys(places[block ^ 1], next, keys.last);
     ptx::async_wait<1>();
+    tile.widen_keys();
     __syncthreads();  // queries and keys have landed
-    tile.score(key, keys.last);
+    tile.score(block, key, keys.last);
     tile.publish_largest(scratch);
     __syncthreads();  // maxima are visible, keys no longer read
-    if (left > 0) tile.load_keys(places[block ^ 1], left);
+    if (left > 0) tile.load_keys(places[block ^ 1], block ^ 1, left);
     ptx::async_commit();
-    tile.weigh(scratch);
+    tile.weigh(block, scratch);
     ptx::async_wait<1>();
+    tile.widen_values();
     __syncthreads();  // weights are visible, values have landed
     tile.add_values();
     __syncthreads();  // values no longer read

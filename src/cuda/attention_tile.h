@@ -45,22 +45,27 @@ __device__ inline float quad_sum(float v) {
   return v + __shfl_xor_sync(kAllLanes, v, 2);
 }
 
-/// Calls use() with the head size as a constant; the runner refuses other sizes.
+/// Calls use() with the head size, and whether K and V are int8, as constants; the runner refuses other
+/// sizes.
 template <class Use>
-void with_head_dim(Queue& queue, int head_dim, Use&& use) {
-  switch (head_dim) {
+void with_head_dim(Queue& queue, const KvLayer& kv, Use&& use) {
+  const auto with_type = [&](auto head_dim) {
+    if (kv.int8) return use(head_dim, std::true_type());
+    use(head_dim, std::false_type());
+  };
+  switch (kv.head_dim) {
     case 16:
-      return use(std::integral_constant<int, 16>());
+      return with_type(std::integral_constant<int, 16>());
     case 32:
-      return use(std::integral_constant<int, 32>());
+      return with_type(std::integral_constant<int, 32>());
     case 64:
-      return use(std::integral_constant<int, 64>());
+      return with_type(std::integral_constant<int, 64>());
     case 128:
-      return use(std::integral_constant<int, 128>());
+      return with_type(std::integral_constant<int, 128>());
     case 256:
-      return use(std::integral_constant<int, 256>());
+      return with_type(std::integral_constant<int, 256>());
     case 512:
-      return use(std::integral_constant<int, 512>());
+      return with_type(std::integral_constant<int, 512>());
     default:
       queue.status = cudaErrorInvalidValue;
   }

@@ -4,16 +4,23 @@
 #include <cmath>
 #include <vector>
 
+#include "cuda/guess.h"
 #include "cuda/packed_rows.h"
 #include "cuda/single_row.h"
 
 namespace carat::cuda {
 namespace {
 
-/// K and V, each in two halves.
-std::size_t page_elements(const KvGroup& group, int page_tokens) {
-  return 4 * static_cast<std::size_t>(group.layers) * static_cast<std::size_t>(group.kv_heads) *
-         static_cast<std::size_t>(page_tokens) * static_cast<std::size_t>(group.head_dim);
+/// Float16s that K and V of one token and head take.
+int token_elements(int head_dim, KvType type) {
+  if (type == KvType::int8) return kv_stride(head_dim, true);
+  return type == KvType::f16 ? 2 * head_dim : 4 * head_dim;
+}
+
+std::size_t page_elements(const KvGroup& group, const RunnerOptions& limits) {
+  return static_cast<std::size_t>(group.layers) * static_cast<std::size_t>(group.kv_heads) *
+         static_cast<std::size_t>(limits.page_tokens) *
+         static_cast<std::size_t>(token_elements(group.head_dim, limits.kv_type));
 }
 
 /// `rows` rows from the first of `w` on: more than w has where the next matrix lies right behind it.
@@ -59,10 +66,10 @@ std::size_t attention_parts_size(const ModelPlan& plan, int sm_count) {
 }  // namespace
 
 KvStorage::KvStorage(const ModelPlan& plan, const RunnerOptions& limits)
-    : groups_(plan.kv_groups), page_tokens_(limits.page_tokens) {
+    : groups_(plan.kv_groups), limits_(limits) {
   for (std::size_t g = 0; g < kKvGroups; ++g) {
-    storage_[g] = DeviceArray<float16>(static_cast<std::size_t>(limits.pages[g]) *
-                                       page_elements(groups_[g], page_tokens_));
+    storage_[g] =
+        DeviceArray<float16>(static_cast<std::size_t>(limits.pages[g]) * page_elements(groups_[g], limits));
     if (storage_[g].size() > 0) check(cudaMemset(storage_[g].data(), 0, storage_[g].bytes()), "cudaMemset");
   }
 }
@@ -70,26 +77,32 @@ KvStorage::KvStorage(const ModelPlan& plan, const RunnerOptions& limits)
 std::size_t KvStorage::bytes(const ModelPlan& plan, const RunnerOptions& limits) {
   std::size_t total = 0;
   for (std::size_t g = 0; g < kKvGroups; ++g) {
-    total += static_cast<std::size_t>(limits.pages[g]) *
-             page_elements(plan.kv_groups[g], limits.page_tokens) * sizeof(float16);
+    total += static_cast<std::size_t>(limits.pages[g]) * page_elements(plan.kv_groups[g], limits) *
+             sizeof(float16);
   }
   return total;
 }
 
 KvLayer KvStorage::layer(const AttentionPlan& a) const {
   const KvGroup& group = groups_[static_cast<std::size_t>(a.kv_group)];
-  const std::size_t layer = page_elements(group, page_tokens_) / static_cast<std::size_t>(group.layers);
+  const std::size_t page = page_elements(group, limits_);
+  const std::size_t layer = page / static_cast<std::size_t>(group.layers);
   float16* keys =
       storage_[static_cast<std::size_t>(a.kv_group)].data() + static_cast<std::size_t>(a.kv_layer) * layer;
-  return {keys,         page_elements(group, page_tokens_),
-          layer / 4,    layer / 2,
-          page_tokens_, a.kv_heads,
-          a.head_dim,   a.kv_group};
+  KvLayer kv{keys, page, layer / 2, 0, limits_.page_tokens, a.kv_heads, a.head_dim, a.kv_group};
+  if (limits_.kv_type == KvType::automatic) {
+    kv.value_offset = layer / 4;
+    kv.low_offset = layer / 2;
+  } else if (limits_.kv_type == KvType::int8) {
+    kv.value_offset = static_cast<std::size_t>(a.head_dim) / 2;
+    kv.int8 = true;
+  }
+  return kv;
 }
 
 void KvStorage::copy_page(Queue& queue, const PageCopy& copy) const {
   const auto g = static_cast<std::size_t>(copy.group);
-  const std::size_t page = page_elements(groups_[g], page_tokens_);
+  const std::size_t page = page_elements(groups_[g], limits_);
   if (queue.status != cudaSuccess) return;
   float16* base = storage_[g].data();
   queue.status = cudaMemcpyAsync(base + static_cast<std::size_t>(copy.to) * page,
@@ -148,8 +161,9 @@ std::size_t CudaBlocks::bytes(const ModelPlan& plan, const RunnerOptions& limits
   return tokens * per_token + 4 * (sums_size(w, tokens) + attention_parts_size(plan, sm_count));
 }
 
-void CudaBlocks::begin(const DeviceStep& step, float* logits) {
+void CudaBlocks::begin(const DeviceStep& step, float* logits, int lead) {
   step_ = step;
+  raw_.lead = lead;
   rows_ = &step_.all;
   now_ = 0;
   logits_ = logits;
@@ -159,6 +173,22 @@ Split CudaBlocks::split(const SplitArray& array) const {
   constexpr int kFewRows = 64;  // these wait for the weights anyway
   const bool two_passes = !fast_prompts_ || rows() <= kFewRows;
   return {array.hi.data(), two_passes ? array.lo.data() : nullptr};
+}
+
+void CudaBlocks::start(const Linear& w, Split input) {
+  StartRowsArgs args{};
+  args.sums = matmul_partial(queue_, matrix(w), input, rows(), {sums_.data(), sums_.size()});
+  args.norm = plan_.first_norm.data();
+  args.eps = plan_.norm_eps;
+  args.d_model = plan_.d_model;
+  args.x = x_[now_].data();
+  args.xn = split(xn_);
+  start_rows(queue_, args, rows());
+}
+
+const float* CudaBlocks::final_residuals(const DeviceStep& step) const {
+  if (single_row_ && step.tail.count == 1) return single_row_->final_residual();
+  return x_[step.tail.count < step.all.count ? 1 : 0].data();
 }
 
 void CudaBlocks::embed(const ModelPlan& m, const Rows&) {

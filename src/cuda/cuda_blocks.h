@@ -13,7 +13,8 @@
 namespace carat::cuda {
 
 /// K/V storage: per group [pages, layers, 4, kv_heads, page_tokens, head_dim] float16; the 4 are the high
-/// halves of K and of V, then their low halves.
+/// halves of K and of V, then their low halves. Of KvType::f16 there are only the 2 high ones; of int8 a
+/// record per token and head, see KvLayer.
 class KvStorage {
  public:
   KvStorage(const ModelPlan& plan, const RunnerOptions& limits);
@@ -24,7 +25,7 @@ class KvStorage {
 
  private:
   std::array<KvGroup, kKvGroups> groups_;
-  int page_tokens_;
+  RunnerOptions limits_;
   std::array<DeviceArray<float16>, kKvGroups> storage_;
 };
 
@@ -38,8 +39,17 @@ class CudaBlocks {
 
   static std::size_t bytes(const ModelPlan& plan, const RunnerOptions& limits, int sm_count);
 
-  /// Names the step that the following blocks belong to. `logits` has room for [tail rows, vocab].
-  void begin(const DeviceStep& step, float* logits);
+  /// Names the step that the following blocks belong to. `logits` has room for [tail rows, vocab]. Queries
+  /// stand `lead` positions behind their rows.
+  void begin(const DeviceStep& step, float* logits, int lead = 0);
+
+  /// In place of embed(): x = w input;  xn = norm(x, first_norm). What a drafter begins with.
+  void start(const Linear& w, Split input);
+  /// Of the step begun last: what logits() multiplies with the head, [tail rows, d_model].
+  Split final_states() const { return split(xn_); }
+  /// The residual stream that a step leaves behind, of which the final states are the norms: float32,
+  /// [tail rows, d_model]. Stays until the next step begins.
+  const float* final_residuals(const DeviceStep& step) const;
 
   void embed(const ModelPlan& m, const Rows& rows);
   void per_layer_inputs(const ModelPlan& m, const Rows& rows);

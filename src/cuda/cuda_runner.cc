@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "cuda/cuda_blocks.h"
+#include "cuda/cuda_drafter.h"
 #include "cuda/device_sampler.h"
 #include "cuda/persistent_row.h"
 #include "cuda/single_row.h"
@@ -57,11 +58,15 @@ int current_device() {
   return index;
 }
 
+void require_columns(const char* role, const Linear& w) {
+  constexpr int kColumnStep = 8;  // a 16-byte load
+  if (w.cols % kColumnStep != 0)
+    fail(ErrorKind::unsupported, "matrix ", role, " has ", w.cols,
+         " columns: the CUDA backend needs a multiple of ", kColumnStep);
+}
+
 /// What the kernels can't do, said before anything is loaded.
 void require_supported(const ModelPlan& plan, const RunnerOptions& limits) {
-  static constexpr int kColumnStep = 8;  // a 16-byte load
-  if (plan.drafter)
-    fail(ErrorKind::unsupported, "the CUDA backend runs no drafter models yet; draft with ngram or suffix");
   if (plan.d_model > kMostModelWidth)
     fail(ErrorKind::unsupported, "a width of ", plan.d_model, ": the CUDA backend takes up to ",
          kMostModelWidth);
@@ -85,17 +90,23 @@ void require_supported(const ModelPlan& plan, const RunnerOptions& limits) {
     fail(ErrorKind::unsupported, plan.soft_tokens.size(),
          " kinds of placeholder tokens: the CUDA backend takes ", SoftTokens::kMost);
   ModelPlan copy = plan;
-  for_each_linear(copy, [](const char* role, Linear& w) {
-    if (w.cols % kColumnStep != 0)
-      fail(ErrorKind::unsupported, "matrix ", role, " has ", w.cols,
-           " columns: the CUDA backend needs a multiple of ", kColumnStep);
-  });
+  for_each_linear(copy, require_columns);
+  if (!plan.drafter) return;
+  require_supported(plan.drafter->model, limits);  // pre, post and an ordered head have such columns too
 }
 
-void require_shared_memory(const ModelPlan& plan, const Device& device) {
+void require_kv_type(KvType type) {
+  if (type != KvType::f32) return;
+  fail(ErrorKind::unsupported,
+       "the CUDA backend keeps K and V as f16, as int8 or, without --kv-type, as sums ",
+       "of two f16; not as f32");
+}
+
+void require_shared_memory(const ModelPlan& plan, KvType kv_type, const Device& device) {
+  const bool int8 = kv_type == KvType::int8;
   for (const KvGroup& group : plan.kv_groups) {
-    const int needed =
-        std::max(attention_shared_bytes(group.head_dim, 16), attention_shared_bytes(group.head_dim, 64));
+    const int needed = std::max(attention_shared_bytes(group.head_dim, 16, int8),
+                                attention_shared_bytes(group.head_dim, 64, int8));
     if (group.layers == 0 || needed <= device.shared_bytes_per_block()) continue;
     fail(ErrorKind::unsupported, device.name(), " has ", device.shared_bytes_per_block() / 1024,
          " KB of shared memory per block; attention with heads of size ", group.head_dim, " needs ",
@@ -117,6 +128,7 @@ void require_equal_formats(const ModelPlan& plan) {
     require(l.attention.q, l.attention.v);
     require(l.gate, l.up);
   }
+  if (plan.drafter) require_equal_formats(plan.drafter->model);
 }
 
 std::optional<WeightFormat> wanted_format(const std::string& name) {
@@ -128,11 +140,24 @@ std::optional<WeightFormat> wanted_format(const std::string& name) {
   return format;
 }
 
+/// Of the full group.
+std::size_t kv_bytes_per_token(const ModelPlan& plan, KvType type) {
+  constexpr std::size_t kScaleBytes = 8;  // with padding
+  if (type == KvType::int8) return carat::kv_bytes_per_token(plan, 1, kScaleBytes);
+  return carat::kv_bytes_per_token(plan, type == KvType::f16 ? sizeof(float16) : 2 * sizeof(float16));
+}
+
 /// Of activations, and of a step's logits and draws when every sequence has a token drawn.
 std::size_t buffer_bytes(const ModelPlan& plan, const RunnerOptions& limits, const Device& device) {
   const auto rows = static_cast<std::size_t>(limits.max_sequences);
   return CudaBlocks::bytes(plan, limits, device.sm_count()) +
-         rows * static_cast<std::size_t>(plan.vocab) * sizeof(float) + DeviceSampler::bytes(rows);
+         rows * static_cast<std::size_t>(plan.vocab) * sizeof(float) + DeviceSampler::bytes(rows) +
+         (plan.drafter ? CudaDrafter::buffer_bytes(plan, limits, device.sm_count()) : 0);
+}
+
+/// Of the model and its drafter.
+std::size_t all_weight_bytes(ModelPlan& plan, std::optional<WeightFormat> wanted) {
+  return weight_bytes(plan, wanted) + (plan.drafter ? CudaDrafter::weight_bytes(*plan.drafter) : 0);
 }
 
 void require_memory(ModelPlan& plan, const RunnerOptions& limits, const Device& device,
@@ -140,7 +165,7 @@ void require_memory(ModelPlan& plan, const RunnerOptions& limits, const Device& 
   std::size_t free = 0, total = 0;
   check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
   constexpr double kGigabyte = 1e9;
-  const std::size_t weights = weight_bytes(plan, wanted), kv = KvStorage::bytes(plan, limits),
+  const std::size_t weights = all_weight_bytes(plan, wanted), kv = KvStorage::bytes(plan, limits),
                     buffers = buffer_bytes(plan, limits, device);
   if (weights + kv + buffers <= free) return;
   fail(ErrorKind::out_of_memory, device.name(), ": the model needs ",
@@ -171,9 +196,10 @@ class CudaRunner final : public Runner {
         info_{device.name(),
               limits,
               bytes_per_token(plan_),
-              kv_bytes_per_token(plan_, 2 * sizeof(float16)),
+              kv_bytes_per_token(plan_, limits.kv_type),
               plan_.vocab,
-              plan_.kv_groups},
+              plan_.kv_groups,
+              plan_.drafter != nullptr},
         overlaps_launches_(device.overlaps_launches()),
         queue_{stream_, overlaps_launches_, device.sm_count(), cudaSuccess, {}, device.has_warpgroups()},
         kv_(plan_, limits),
@@ -185,11 +211,16 @@ class CudaRunner final : public Runner {
     for (Slot& slot : slots_) slot.tokens = PinnedArray<int32_t>(drawn_.size());
     if (options.fused_single_rows && SingleRow::supports(plan_, queue_))
       blocks_.finish_with(single_row_.emplace(plan_, kv_, blocks_, queue_));
+    // It knows keys and values in two halves only, and leaves no rows for a drafter.
+    const bool takes_plan = single_row_ && !plan_.drafter && limits.kv_type == KvType::automatic;
     const int shared_bytes = device.shared_bytes_per_block();
-    if (single_row_ && options.persistent &&
+    if (takes_plan && options.persistent &&
         PersistentRow::supports(plan_, limits.page_tokens, queue_, shared_bytes))
       persistent_row_.emplace(plan_, kv_, blocks_, queue_, shared_bytes);
     if (persistent_row_ && options.phase_report) persistent_row_->record_times();
+    if (!plan_.drafter) return;
+    drafter_.emplace(plan_, blocks_, kv_, limits, queue_, options.fused_single_rows);
+    plan_.drafter.reset();  // with its checkpoint
   }
 
   ~CudaRunner() override {
@@ -203,6 +234,7 @@ class CudaRunner final : public Runner {
   void enter_thread() override { check(cudaSetDevice(device_), "cudaSetDevice"); }
   void submit(const StepInput& step) override;
   StepResult collect() override;
+  std::vector<int32_t> draft(const DraftRows& rows, int count) override;
   void copy_pages(std::span<const PageCopy> copies) override {
     for (const PageCopy& copy : copies) kv_.copy_page(queue_, copy);
   }
@@ -245,6 +277,8 @@ class CudaRunner final : public Runner {
   CudaBlocks blocks_;
   std::optional<SingleRow> single_row_;
   std::optional<PersistentRow> persistent_row_;
+  std::optional<CudaDrafter> drafter_;
+  DeviceStep last_step_;
   DeviceSampler sampler_;
   PhaseEvents phases_{stream_};
   StepTimes times_;
@@ -295,7 +329,7 @@ void CudaRunner::run(const StepInput& step, Slot& slot, int index) {
   const bool greedy = draws_greedily(step), sampled = slot.draws && !greedy;
   const std::span<const int32_t> suppressed =
       greedy ? step.sampling.front().suppressed : std::span<const int32_t>{};
-  const DeviceStep device = upload_.pack(index, rows, suppressed);
+  const DeviceStep device = last_step_ = upload_.pack(index, rows, suppressed);
   if (sampled) sampler_.upload(queue_, index, step.sampling);
   const bool single = single_row_ && all.count() == 1 && slot.rows == 1;
   const int position = step.segments.front().past;
@@ -381,17 +415,22 @@ StepResult CudaRunner::collect() {
   return result;
 }
 
+std::vector<int32_t> CudaRunner::draft(const DraftRows& rows, int count) {
+  CHECK(in_flight_.empty());
+  CHECK(rows.count() <= info_.limits.max_sequences);
+  return drafter_.value().draft(rows, last_step_, count);
+}
+
 }  // namespace cuda
 
 std::unique_ptr<Runner> make_cuda_runner(ModelPlan plan, const RunnerOptions& options,
                                          const CudaOptions& cuda) {
   cuda::require_supported(plan, options);
-  if (options.kv_type != KvType::automatic)
-    fail(ErrorKind::unsupported, "the CUDA backend chooses the type of K and V by itself; drop --kv-type");
+  cuda::require_kv_type(options.kv_type);
   cuda::require_equal_formats(plan);
   const auto wanted = cuda::wanted_format(cuda.format);
   const cuda::Device device(cuda.device);
-  cuda::require_shared_memory(plan, device);
+  cuda::require_shared_memory(plan, options.kv_type, device);
   cuda::require_memory(plan, options, device, wanted);
   return std::make_unique<cuda::CudaRunner>(std::move(plan), options, device, cuda);
 }
@@ -400,8 +439,8 @@ std::size_t free_cuda_bytes_for_kv(ModelPlan plan, const RunnerOptions& limits, 
   const cuda::Device device(cuda.device);
   std::size_t free = 0, total = 0;
   cuda::check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-  const std::size_t taken =
-      cuda::weight_bytes(plan, cuda::wanted_format(cuda.format)) + cuda::buffer_bytes(plan, limits, device);
+  const std::size_t taken = cuda::all_weight_bytes(plan, cuda::wanted_format(cuda.format)) +
+                            cuda::buffer_bytes(plan, limits, device);
   return free > taken ? free - taken : 0;
 }
 

@@ -88,6 +88,7 @@ struct DecodeAttentionArgs {
   float eps;
   KvLayer kv;
   const int32_t* position;
+  int lead;  // as in RopeKvArgs
   PageTables tables;
   float* context;  // [heads, head_dim]
   int halves;      // of keys and values that are read: 2, or 1 for the high ones

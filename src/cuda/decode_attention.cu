@@ -12,6 +12,8 @@
 #include "cuda/attention_tile.h"
 #include "cuda/decode.h"
 #include "cuda/kv_address.h"
+#include "cuda/kv_int8.h"
+#include "cuda/lane_head.h"
 #include "cuda/launch.h"
 #include "cuda/math.h"
 #include "cuda/ptx.h"
@@ -24,17 +26,23 @@ constexpr int kThreads = 256, kWarps = kThreads / 32, kCluster = kAttentionClust
 /// At most 64 registers a thread: what two products leave.
 constexpr int kResident = 4;
 
+/// What is read of keys and values.
+enum class Read { high_halves, both_halves, int8 };
+
 /// What a warp has on chip: a ring of two groups of keys. A key is followed by its value, then by the low
-/// halves of both where they are read.
-template <int kHeadDim, int kHalves>
+/// halves of both where they are read; of int8 it is a record as the pages have it.
+template <int kHeadDim, Read kRead>
 struct Shape {
   static constexpr int kDim = kHeadDim;
-  static constexpr int kChunks = kHeadDim / 8;                   // 16-byte chunks of a key
+  static constexpr bool kInt8 = kRead == Read::int8;
+  static constexpr int kHalves = kRead == Read::both_halves ? 2 : 1;
+  static constexpr int kChunks = kHeadDim / 8;                   // 16-byte chunks of a key, or int8 record
   static constexpr int kLaneChunks = std::max(1, kChunks / 32);  // that one lane multiplies
-  static constexpr int kKeyElements = 2 * kHalves * kHeadDim;
+  static constexpr int kVectorBytes = 2 * kHeadDim * (kInt8 ? 1 : 2 * kHalves);  // of a key and its value
+  static constexpr int kKeyElements = kInt8 ? kv_stride(kHeadDim, true) : 2 * kHalves * kHeadDim;
   /// All warps together leave room for the next kernel's weights.
   static constexpr int kRingBytes = 64 * 1024 / kWarps;
-  static constexpr int kGroup = std::clamp(kRingBytes / 2 / (kKeyElements * 2), 1, 4);  // keys
+  static constexpr int kGroup = std::clamp(kRingBytes / 2 / kVectorBytes, 1, 4);  // keys
   static constexpr int kRingElements = 2 * kGroup * kKeyElements;
   static constexpr int kSharedBytes = kWarps * kRingElements * 2;
 
@@ -48,6 +56,7 @@ template <int kHeadDim>
 struct Shared {
   float q_gain[kHeadDim], k_gain[kHeadDim], sine[kHeadDim / 2], cosine[kHeadDim / 2];
   float k[kHeadDim], v[kHeadDim];  // of the row itself, where this CTA has its key
+  float largest_of_own[2];         // int8: their largest magnitudes
   float warp_largest[kWarps], warp_total[kWarps];
   // What the cluster's CTAs send of this CTA's share of the dimensions, and what it is relative to.
   float parts[kCluster][kHeadDim / kCluster], largest[kCluster], total[kCluster];
@@ -63,11 +72,13 @@ struct Shared {
 
 /// kv_address() with reads past L1: before the wait, the page table may have been written by a kernel that
 /// overlaps.
+template <bool kInt8>
 __device__ float16* fresh_kv_address(const DecodeAttentionArgs& a, int position, int kv_head) {
   const KvLayer& kv = a.kv;
   const int page = __ldcg(a.tables.pages + __ldcg(a.tables.offset + kv.group) + position / kv.page_tokens);
   return kv.keys + page * kv.page_stride +
-         (static_cast<std::size_t>(kv_head) * kv.page_tokens + position % kv.page_tokens) * kv.head_dim;
+         (static_cast<std::size_t>(kv_head) * kv.page_tokens + position % kv.page_tokens) *
+             kv_stride(kv.head_dim, kInt8);
 }
 
 /// The keys [first, last) of this CTA.
@@ -101,63 +112,6 @@ __device__ void load_constants(const DecodeAttentionArgs& a, Shared<kHeadDim>& s
   __syncthreads();
 }
 
-/// A head's vector in the registers of a warp.
-template <class S>
-__device__ void load_head(const float* head, float (&x)[S::kLaneElements]) {
-#pragma unroll
-  for (int c = 0; c < S::kLaneChunks; ++c)
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float4 v = S::mine(c) ? load4(head, 2 * S::chunk(c) + half) : make_float4(0.f, 0.f, 0.f, 0.f);
-      float* to = x + c * 8 + half * 4;
-      to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
-    }
-}
-
-template <class S>
-__device__ void norm_head(float eps, float (&x)[S::kLaneElements]) {
-  float square_sum = 0.f;
-#pragma unroll
-  for (float v : x) square_sum += v * v;
-  const float scale = rsqrtf(warp_sum(square_sum) / static_cast<float>(S::kDim) + eps);
-#pragma unroll
-  for (float& v : x) v *= scale;
-}
-
-/// Gain and rotation of a normed head. Its pairs are half a head apart: in one lane, or in two.
-template <class S>
-__device__ void rotate_head(const Shared<S::kDim>& s, const float* gain, float (&x)[S::kLaneElements]) {
-#pragma unroll
-  for (int c = 0; c < S::kLaneChunks; ++c)
-#pragma unroll
-    for (int i = 0; i < 8; ++i)
-      if (S::mine(c)) x[c * 8 + i] *= gain[S::chunk(c) * 8 + i];
-  constexpr int kHalfChunks = S::kChunks / 2;
-  const int pair = S::chunk(0) % kHalfChunks * 8;
-  const bool first = S::chunk(0) < kHalfChunks;
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const float sine = s.sine[pair + i], cosine = s.cosine[pair + i];
-    if constexpr (S::kLaneChunks == 2) {
-      const float low = x[i], high = x[8 + i];
-      x[i] = low * cosine - high * sine;
-      x[8 + i] = high * cosine + low * sine;
-    } else {
-      const float other = __shfl_xor_sync(kAllLanes, x[i], kHalfChunks);
-      x[i] = x[i] * cosine + (first ? -other : other) * sine;
-    }
-  }
-}
-
-template <class S>
-__device__ void store_head(float* head, const float (&x)[S::kLaneElements]) {
-#pragma unroll
-  for (int c = 0; c < S::kLaneChunks; ++c)
-#pragma unroll
-    for (int i = 0; i < 8; ++i)
-      if (S::mine(c)) head[S::chunk(c) * 8 + i] = x[c * 8 + i];
-}
-
 /// k and v into shared memory, by one warp each.
 template <class S>
 __device__ void prepare_own(const DecodeAttentionArgs& a, Shared<S::kDim>& s, int kv_head) {
@@ -167,26 +121,50 @@ __device__ void prepare_own(const DecodeAttentionArgs& a, Shared<S::kDim>& s, in
     float x[S::kLaneElements];
     load_head<S>(warp == 1 && a.has_v ? k + a.kv.kv_heads * S::kDim : k, x);
     norm_head<S>(a.eps, x);
-    if (warp == 0) rotate_head<S>(s, s.k_gain, x);
+    if (warp == 0) rotate_head<S>(s.k_gain, s.sine, s.cosine, x);
     store_head<S>(warp == 0 ? s.k : s.v, x);
+    if constexpr (S::kInt8) {
+      float largest = 0.f;
+#pragma unroll
+      for (float v : x) largest = ptx::max_or_nan(largest, fabsf(v));
+      s.largest_of_own[warp] = warp_max_or_nan(largest);
+    }
   }
   __syncthreads();
 }
 
-/// The row's own key and value into the pages.
+/// The row's own key and value as an int8 record, by `count` threads of which this is `thread`.
 template <int kHeadDim>
-__device__ void append(const DecodeAttentionArgs& a, const Shared<kHeadDim>& s, float16* page) {
+__device__ void write_record(const Shared<kHeadDim>& s, float16* record, int thread, int count) {
+  constexpr int kWords = kHeadDim / 4;
+  auto* words = reinterpret_cast<uint32_t*>(record);
 #pragma unroll 1
-  for (int i = threadIdx.x; i < kHeadDim; i += kThreads) {
-    store_kv(a.kv, page, i, s.k[i]);
-    store_kv(a.kv, page, a.kv.value_offset + i, s.v[i]);
+  for (int i = thread; i < 2 * kWords; i += count) {
+    const HeadScale scale(s.largest_of_own[i / kWords]);
+    words[i] = scale.bytes(load4(i < kWords ? s.k : s.v, i % kWords));
+  }
+  if (thread < 2)
+    reinterpret_cast<float*>(record + kHeadDim)[thread] = HeadScale(s.largest_of_own[thread]).scale();
+}
+
+/// The row's own key and value into the pages.
+template <int kHeadDim, bool kInt8>
+__device__ void append(const DecodeAttentionArgs& a, const Shared<kHeadDim>& s, float16* page) {
+  if constexpr (kInt8) {
+    write_record<kHeadDim>(s, page, threadIdx.x, kThreads);
+  } else {
+#pragma unroll 1
+    for (int i = threadIdx.x; i < kHeadDim; i += kThreads) {
+      store_kv(a.kv, page, i, s.k[i]);
+      store_kv(a.kv, page, a.kv.value_offset + i, s.v[i]);
+    }
   }
 }
 
 /// One warp's keys, every eighth of the CTA's, and what it makes of them.
-template <int kHeadDim, int kHalves>
+template <int kHeadDim, Read kRead>
 class WarpKeys {
-  using S = Shape<kHeadDim, kHalves>;
+  using S = Shape<kHeadDim, kRead>;
 
  public:
   /// `stored`: keys from there on are not in the pages yet.
@@ -239,7 +217,7 @@ class WarpKeys {
     if (group * S::kGroup % 32 == 0) {
       const int position = position_of(group, lane());
       if (group * S::kGroup + lane() < count_ && position < stored_)
-        address_ = fresh_kv_address(a_, position, kv_head_);
+        address_ = fresh_kv_address<S::kInt8>(a_, position, kv_head_);
     }
 #pragma unroll 1
     for (int key = 0; key < S::kGroup; ++key) {
@@ -247,16 +225,22 @@ class WarpKeys {
       if (index >= count_ || position_of(group, key) >= stored_) continue;
       const auto* from = reinterpret_cast<const float16*>(
           __shfl_sync(kAllLanes, reinterpret_cast<unsigned long long>(address_), index % 32));
-#pragma unroll
-      for (int c = 0; c < S::kLaneChunks; ++c)
-#pragma unroll
-        for (int part = 0; part < 2 * kHalves; ++part)
-          if (S::mine(c))
-            ptx::async_copy16(
-                slot(group, key) + part * kHeadDim + S::chunk(c) * 8,
-                from + part / 2 * a_.kv.low_offset + part % 2 * a_.kv.value_offset + S::chunk(c) * 8, true);
+      copy_key(slot(group, key), from);
     }
     ptx::async_commit();
+  }
+
+  __device__ void copy_key(float16* to, const float16* from) {
+    constexpr int kParts = S::kInt8 ? 1 : 2 * S::kHalves;
+#pragma unroll
+    for (int c = 0; c < S::kLaneChunks; ++c)
+#pragma unroll
+      for (int part = 0; part < kParts; ++part)
+        if (S::mine(c))
+          ptx::async_copy16(
+              to + part * kHeadDim + S::chunk(c) * 8,
+              from + part / 2 * a_.kv.low_offset + part % 2 * a_.kv.value_offset + S::chunk(c) * 8, true);
+    if (S::kInt8 && lane() == 0) ptx::async_copy16(to + kHeadDim, from + kHeadDim, true);  // the scales
   }
 
   /// The row's own key and value, as the pages will have them.
@@ -264,20 +248,38 @@ class WarpKeys {
 #pragma unroll 1
     for (int key = 0; key < S::kGroup; ++key) {
       if (position_of(group, key) != stored_ || group * S::kGroup + key >= count_) continue;
+      if constexpr (S::kInt8) {
+        write_record<kHeadDim>(s, slot(group, key), lane(), 32);
+      } else {
 #pragma unroll 1
-      for (int i = lane(); i < 2 * kHeadDim; i += 32) {
-        const float x = i < kHeadDim ? s.k[i] : s.v[i - kHeadDim];
-        const float16 high = __float2half_rn(x);
-        slot(group, key)[i] = high;
-        if (kHalves == 2) slot(group, key)[2 * kHeadDim + i] = __float2half_rn(x - __half2float(high));
+        for (int i = lane(); i < 2 * kHeadDim; i += 32) {
+          const float x = i < kHeadDim ? s.k[i] : s.v[i - kHeadDim];
+          const float16 high = __float2half_rn(x);
+          slot(group, key)[i] = high;
+          if (S::kHalves == 2) slot(group, key)[2 * kHeadDim + i] = __float2half_rn(x - __half2float(high));
+        }
       }
     }
   }
 
-  /// Eight neighbouring elements of a key or value.
+  /// Eight neighbouring elements of a key or value, without the scale of int8.
   __device__ static void load8(const float16* high, int chunk, float (&v)[8]) {
-    add8<false>(high, chunk, v);
-    if (kHalves == 2) add8<true>(high + 2 * kHeadDim, chunk, v);
+    if constexpr (S::kInt8) {
+      const uint2 bytes = reinterpret_cast<const uint2*>(high)[chunk];
+      const uint32_t words[2] = {unsigned_bytes(bytes.x), unsigned_bytes(bytes.y)};
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        v[4 * i] = float_of<0>(words[i]), v[4 * i + 1] = float_of<1>(words[i]);
+        v[4 * i + 2] = float_of<2>(words[i]), v[4 * i + 3] = float_of<3>(words[i]);
+      }
+    } else {
+      add8<false>(high, chunk, v);
+      if (S::kHalves == 2) add8<true>(high + 2 * kHeadDim, chunk, v);
+    }
+  }
+  /// Of an int8 key, or its value.
+  __device__ float scale(int group, int key, int of_value) const {
+    return reinterpret_cast<const float*>(slot(group, key) + kHeadDim)[of_value];
   }
   template <bool kAdd>
   __device__ static void add8(const float16* from, int chunk, float (&v)[8]) {
@@ -311,6 +313,7 @@ class WarpKeys {
     float largest = largest_;
 #pragma unroll
     for (int key = 0; key < S::kGroup; ++key) {
+      if constexpr (S::kInt8) scores[key] *= scale(group, key, 0);
       if (group * S::kGroup + key >= count_) scores[key] = -INFINITY;  // what lies in its slot counts not
       largest = fmaxf(largest, scores[key]);
     }
@@ -322,13 +325,14 @@ class WarpKeys {
 #pragma unroll
     for (int key = 0; key < S::kGroup; ++key) {
       if (group * S::kGroup + key >= count_) continue;
-      const float weight = exp2f(scores[key] - largest);
+      float weight = exp2f(scores[key] - largest);
       total_ += weight;
+      if constexpr (S::kInt8) weight *= scale(group, key, 1);
 #pragma unroll
       for (int c = 0; c < S::kLaneChunks; ++c) {
         if (!S::mine(c)) continue;
         float v[8];
-        load8(slot(group, key) + kHeadDim, S::chunk(c), v);
+        load8(slot(group, key) + (S::kInt8 ? kHeadDim / 2 : kHeadDim), S::chunk(c), v);
 #pragma unroll
         for (int i = 0; i < 8; ++i) context_[c * 8 + i] += weight * v[i];
       }
@@ -387,10 +391,10 @@ __device__ void join_parts(Shared<kHeadDim>& s, int rank, float* context) {
   context[rank * kShare + threadIdx.x] = sum / weight;
 }
 
-template <int kHeadDim, int kHalves>
+template <int kHeadDim, Read kRead>
 __global__ void __launch_bounds__(kThreads, kResident)
     decode_attention_kernel(const __grid_constant__ DecodeAttentionArgs a) {
-  using S = Shape<kHeadDim, kHalves>;
+  using S = Shape<kHeadDim, kRead>;
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ Shared<kHeadDim> s;
   float16* rings = reinterpret_cast<float16*>(shared);
@@ -405,17 +409,18 @@ __global__ void __launch_bounds__(kThreads, kResident)
   const Keys range = keys_of(position, a.window, rank);
   const bool appends = a.writes_kv && range.first <= position && position < range.last;
   const int stored = appends ? position : range.last;  // keys that the pages hold already
-  WarpKeys<kHeadDim, kHalves> keys(a, rings + threadIdx.x / 32 * S::kRingElements, range, stored, kv_head);
-  load_constants<kHeadDim>(a, s, position);
-  float16* page = appends && head % group_size == 0 ? fresh_kv_address(a, position, kv_head) : nullptr;
+  WarpKeys<kHeadDim, kRead> keys(a, rings + threadIdx.x / 32 * S::kRingElements, range, stored, kv_head);
+  load_constants<kHeadDim>(a, s, position + a.lead);
+  float16* page =
+      appends && head % group_size == 0 ? fresh_kv_address<S::kInt8>(a, position, kv_head) : nullptr;
   ptx::wait_for_dependencies();
 
   float q[S::kLaneElements];
   load_head<S>(a.qkv + head * kHeadDim, q);
   if (appends) prepare_own<S>(a, s, kv_head);
-  if (page) append<kHeadDim>(a, s, page);
+  if (page) append<kHeadDim, S::kInt8>(a, s, page);
   norm_head<S>(a.eps, q);
-  rotate_head<S>(s, s.q_gain, q);
+  rotate_head<S>(s.q_gain, s.sine, s.cosine, q);
 #pragma unroll
   for (float& x : q) x *= kLog2e;
   keys.walk(s, q);
@@ -426,21 +431,23 @@ __global__ void __launch_bounds__(kThreads, kResident)
   join_parts<kHeadDim>(s, rank, a.context + head * kHeadDim);
 }
 
-template <int kHeadDim, int kHalves>
+template <int kHeadDim, Read kRead>
 void launch_decode_attention(Queue& queue, const DecodeAttentionArgs& a) {
   launch(queue,
-         LaunchShape{dim3(kCluster, a.heads), kThreads, Shape<kHeadDim, kHalves>::kSharedBytes, kCluster},
-         decode_attention_kernel<kHeadDim, kHalves>, a);
+         LaunchShape{dim3(kCluster, a.heads), kThreads, Shape<kHeadDim, kRead>::kSharedBytes, kCluster},
+         decode_attention_kernel<kHeadDim, kRead>, a);
 }
 
 }  // namespace
 
 void decode_attention(Queue& queue, const DecodeAttentionArgs& args) {
-  with_head_dim(queue, args.kv.head_dim, [&](auto head_dim) {
-    if (args.halves == 2) {
-      launch_decode_attention<head_dim, 2>(queue, args);
+  with_head_dim(queue, args.kv, [&](auto head_dim, auto int8) {
+    if constexpr (int8) {
+      launch_decode_attention<head_dim, Read::int8>(queue, args);
+    } else if (args.halves == 2) {
+      launch_decode_attention<head_dim, Read::both_halves>(queue, args);
     } else {
-      launch_decode_attention<head_dim, 1>(queue, args);
+      launch_decode_attention<head_dim, Read::high_halves>(queue, args);
     }
   });
 }

@@ -149,13 +149,18 @@ struct PageTables {
 
 /// One layer's keys and values, float16 pairs: value = high + low has 22 bits. The high half of K of page p,
 /// kv head h, slot s begins at keys + p * page_stride + (h * page_tokens + s) * head_dim; V follows
-/// `value_offset` later, and the low halves `low_offset` after the high ones. Many rows read the high halves
-/// only.
+/// `value_offset` later, and the low halves `low_offset` after the high ones: 0 where there are none. Many
+/// rows read the high halves only.
+/// Of KvType::int8 a token and head has a record of its own: the bytes of K, those of V (`value_offset` is
+/// head_dim / 2), a float32 scale of each and 8 bytes to the next multiple of 16.
 struct KvLayer {
   float16* keys;
   std::size_t page_stride, value_offset, low_offset;
   int page_tokens, kv_heads, head_dim, group;
+  bool int8 = false;
 };
+/// From one token of a head to the next, in float16s.
+constexpr int kv_stride(int head_dim, bool int8) { return int8 ? head_dim + 8 : head_dim; }
 
 /// Where each row of a step belongs.
 struct RowPlaces {
@@ -173,6 +178,7 @@ struct RopeKvArgs {
   const float* k_norm;
   const float* frequencies;  // [rotary_pairs]
   int rotary_pairs;
+  int lead;  // queries stand so many positions behind the last key they see: a drafter's 1, others 0
   float eps;
   float16* q;  // [rows, heads, head_dim]
   KvLayer kv;
@@ -202,9 +208,9 @@ struct AttentionArgs {
 };
 /// Keys of one block of attention(), and the shared memory that a tile of `rows` query rows takes.
 constexpr int attention_keys(int head_dim, int rows) { return rows == 16 && head_dim <= 256 ? 128 : 64; }
-constexpr int attention_shared_bytes(int head_dim, int rows) {
-  const int keys = attention_keys(head_dim, rows);
-  return ((rows + 2 * keys) * head_dim + rows * keys) * 2;
+constexpr int attention_shared_bytes(int head_dim, int rows, bool int8) {
+  const int keys = attention_keys(head_dim, rows), scale_bytes = int8 ? 2 * 16 : 0;
+  return ((rows + 2 * keys) * head_dim + rows * keys) * 2 + keys * scale_bytes;
 }
 inline constexpr int kMostAttentionSplits = 128;
 /// Splits of the keys that attention() uses for so many tiles, at most `most`. With one split it writes the

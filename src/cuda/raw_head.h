@@ -2,6 +2,7 @@
 // warp. Included by .cu files only.
 #pragma once
 #include "cuda/kernels.h"
+#include "cuda/kv_int8.h"
 #include "cuda/math.h"
 #include "cuda/partial_sums.h"
 
@@ -51,6 +52,16 @@ class RawHead {
       store(dim(i), make_float4(first[0], first[1], first[2], first[3]));
       store(half + dim(i), make_float4(second[0], second[1], second[2], second[3]));
     }
+  }
+
+  /// The same as bytes: store(first dimension, four of them). Returns what they are multiplied with.
+  template <class Gain, class Turn, class Store>
+  __device__ float finish_int8(int half, float eps, Gain&& gain, Turn&& turn, Store&& store) const {
+    float largest = 0.f;
+    finish(half, eps, gain, turn, [&](int, const float4& v) { largest = max_magnitude(largest, v); });
+    const HeadScale scale(warp_max_or_nan(largest));
+    finish(half, eps, gain, turn, [&](int dim, const float4& v) { store(dim, scale.bytes(v)); });
+    return scale.scale();
   }
 
  private:

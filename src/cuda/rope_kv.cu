@@ -1,8 +1,7 @@
 // From the raw q, k, v of the projections to what attention reads:
 //   q = rope(norm(q) * q_norm)   float16, [rows, heads, head_dim]
-//   K = rope(norm(k) * k_norm)   float16 pairs, into the pages
-//   V = norm(v)                  float16 pairs, into the pages; v is the raw k where the model has no v ("K =
-//   V")
+//   K = rope(norm(k) * k_norm)   float16 pairs, or what else is kept, into the pages
+//   V = norm(v)                  likewise; v is the raw k where the model has no v ("K = V")
 // Norms bound all three, so float16 can't overflow, and it is eight times finer than bfloat16 at the same
 // size.
 #include <algorithm>
@@ -19,8 +18,10 @@ namespace {
 constexpr int kMostWarps = 16, kMostPairs = 256;
 
 /// Where a head of a row goes: q's place, or its key's or value's in the pages.
+template <bool kInt8>
 struct Target {
   float16 *high, *low;
+  float* scale = nullptr;  // int8: its bytes begin at `high`
 
   __device__ Target(const RopeKvArgs& a, int row, int slot, bool is_query, bool is_value) {
     if (is_query) {
@@ -28,26 +29,27 @@ struct Target {
       low = nullptr;
       return;
     }
-    high = kv_address(a.kv, a.tables, a.places.sequences[row], a.places.positions[row],
-                      (slot - a.heads) % a.kv.kv_heads) +
-           (is_value ? a.kv.value_offset : 0);
-    low = high + a.kv.low_offset;
+    float16* const token = kv_address<kInt8>(a.kv, a.tables, a.places.sequences[row], a.places.positions[row],
+                                             (slot - a.heads) % a.kv.kv_heads);
+    high = token + (is_value ? a.kv.value_offset : 0);
+    scale = reinterpret_cast<float*>(token + a.kv.head_dim) + is_value;
+    low = a.kv.low_offset > 0 ? high + a.kv.low_offset : nullptr;
   }
 };
 
 // One warp per (row, head): query heads first, then the k and v heads of layers that own them. What the
 // step brought (positions, pages) is there before the wait.
-template <int kVectors>
+template <int kVectors, bool kInt8>
 __global__ void __launch_bounds__(kMostWarps * 32) rope_kv_kernel(RopeKvArgs a) {
   __shared__ float2 turns[kMostPairs];  // cosine, sine
   ptx::launch_dependents();
   const int warp = threadIdx.x / 32, d = a.kv.head_dim, row = blockIdx.x;
   const int kv_heads = a.writes_kv ? a.kv.kv_heads : 0, slots = a.heads + 2 * kv_heads, half = d / 2;
   const int slot = blockIdx.y * (blockDim.x / 32) + warp;
-  const float position = static_cast<float>(a.places.positions[row]);
+  const float position = static_cast<float>(a.places.positions[row] + a.lead);
   for (int j = threadIdx.x; j < half; j += blockDim.x) turns[j] = turn_of(a, j, position);
   const bool is_query = slot < a.heads, is_value = slot >= a.heads + kv_heads;
-  const Target to(a, row, min(slot, slots - 1), is_query, is_value);
+  const Target<kInt8> to(a, row, min(slot, slots - 1), is_query, is_value);
   const float* gain = is_value ? nullptr : is_query ? a.q_norm : a.k_norm;
   RawHead<kVectors> head;
   float4 gains[kVectors][2];
@@ -65,10 +67,24 @@ __global__ void __launch_bounds__(kMostWarps * 32) rope_kv_kernel(RopeKvArgs a) 
   const int source = is_value && !a.has_v ? slot - kv_heads : slot;
   const std::size_t from = static_cast<std::size_t>(row) * a.width + static_cast<std::size_t>(source) * d;
   head.load(a.sums, from, half);
-  head.finish(
-      half, a.eps, [&](int i, int h) { return gains[i][h]; },
-      [&](int i, int e) { return is_value ? make_float2(1.f, 0.f) : turns[head.dim(i) + e]; },
-      [&](int at, const float4& v) { store_halves(to.high + at, to.low ? to.low + at : nullptr, v); });
+  const auto gain_of = [&](int i, int h) { return gains[i][h]; };
+  const auto turn = [&](int i, int e) { return is_value ? make_float2(1.f, 0.f) : turns[head.dim(i) + e]; };
+  if (kInt8 && !is_query) {
+    auto* bytes = reinterpret_cast<uint32_t*>(to.high);
+    const float scale =
+        head.finish_int8(half, a.eps, gain_of, turn, [&](int at, uint32_t four) { bytes[at / 4] = four; });
+    if (threadIdx.x % 32 == 0) *to.scale = scale;
+    return;
+  }
+  head.finish(half, a.eps, gain_of, turn, [&](int at, const float4& v) {
+    store_halves(to.high + at, to.low ? to.low + at : nullptr, v);
+  });
+}
+
+template <bool kInt8>
+void launch_rope_kv(Queue& queue, const RopeKvArgs& args, dim3 grid, int threads) {
+  launch(queue, raw_head_vectors(args.kv.head_dim) == 1 ? rope_kv_kernel<1, kInt8> : rope_kv_kernel<2, kInt8>,
+         grid, threads, 0, args);
 }
 
 }  // namespace
@@ -76,8 +92,12 @@ __global__ void __launch_bounds__(kMostWarps * 32) rope_kv_kernel(RopeKvArgs a) 
 void rope_kv(Queue& queue, const RopeKvArgs& args, int rows) {
   const int slots = args.heads + (args.writes_kv ? 2 * args.kv.kv_heads : 0);
   const int warps = std::min(slots, kMostWarps);
-  launch(queue, raw_head_vectors(args.kv.head_dim) == 1 ? rope_kv_kernel<1> : rope_kv_kernel<2>,
-         dim3(rows, divide_up(slots, warps)), warps * 32, 0, args);
+  const dim3 grid(rows, divide_up(slots, warps));
+  if (args.kv.int8) {
+    launch_rope_kv<true>(queue, args, grid, warps * 32);
+  } else {
+    launch_rope_kv<false>(queue, args, grid, warps * 32);
+  }
 }
 
 }  // namespace carat::cuda

@@ -4,36 +4,12 @@
 #include "cuda/math.h"
 #include "cuda/partial_sums.h"
 #include "cuda/ptx.h"
-#include "cuda/weight_values.h"
+#include "cuda/row_values.h"
 
 namespace carat::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-
-/// Two vectors of four out of eight values.
-__device__ inline float4 half_of(const float (&v)[8], int half) {
-  return make_float4(v[4 * half], v[4 * half + 1], v[4 * half + 2], v[4 * half + 3]);
-}
-
-/// Eight neighbouring values of a table's row. One by one they would be as many accesses to memory in a row.
-__device__ inline void load_eight(const Matrix& table, std::size_t row, int column, float (&v)[8]) {
-  with_format(table.format, [&](auto eight) {
-    eight.load(row_of(table, row), column, table.cols);
-    to_floats(eight, v);
-  });
-}
-
-// xn = norm(row, gain), or the row itself without a gain. `row` is in shared memory and complete.
-__device__ void write_normed(const float* row, const float* gain, float eps, int d, float square_sum,
-                             Split xn, std::size_t base) {
-  const float scale = gain ? rsqrtf(square_sum / static_cast<float>(d) + eps) : 1.f;
-  for (int i = threadIdx.x; i < d / 4; i += kThreads) {
-    float4 v = load4(row, i);
-    if (gain) v = times(make_float4(v.x * scale, v.y * scale, v.z * scale, v.w * scale), load4(gain, i));
-    store_split4(xn.hi, xn.lo, base + 4 * i, v);
-  }
-}
 
 __global__ void __launch_bounds__(kThreads) embed_kernel(EmbedArgs a) {
   extern __shared__ float4 shared[];
@@ -47,9 +23,7 @@ __global__ void __launch_bounds__(kThreads) embed_kernel(EmbedArgs a) {
   float squares = 0.f;
   for (int i = threadIdx.x; i < d / 8; i += kThreads) {
     float eight[8];
-    load_eight(a.table, token, 8 * i, eight);
-#pragma unroll
-    for (float& v : eight) v *= a.scale;
+    load_eight(a.table, token, 8 * i, a.scale, eight);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float4 v = half_of(eight, half);
@@ -62,7 +36,7 @@ __global__ void __launch_bounds__(kThreads) embed_kernel(EmbedArgs a) {
   }
   if (!a.x) return;
   squares = block_sum<kThreads>(squares, scratch);
-  write_normed(row, a.norm, a.eps, d, squares, a.normed, base);
+  write_normed<kThreads>(row, a.norm, a.eps, d, squares, a.normed, base);
 }
 
 /// Four sums over a CTA of any size with one barrier, the same bits in every thread. Lanes share out the four
@@ -158,15 +132,13 @@ __global__ void __launch_bounds__(kThreads) per_layer_inputs_kernel(PerLayerInpu
   constexpr float kMix = 0.7071067811865476f;
   for (int i = lane; i < a.ple_dim / 8; i += 32) {
     float table[8];
-    load_eight(a.table, row, column + 8 * i, table);
+    load_eight(a.table, row, column + 8 * i, a.table_scale, table);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float4* const at = reinterpret_cast<float4*>(ple) + 2 * i + half;
       const float4 v = *at, gain = load4(a.gain, 2 * i + half), t = half_of(table, half);
-      *at = make_float4((v.x * scale * gain.x + t.x * a.table_scale) * kMix,
-                        (v.y * scale * gain.y + t.y * a.table_scale) * kMix,
-                        (v.z * scale * gain.z + t.z * a.table_scale) * kMix,
-                        (v.w * scale * gain.w + t.w * a.table_scale) * kMix);
+      *at = make_float4((v.x * scale * gain.x + t.x) * kMix, (v.y * scale * gain.y + t.y) * kMix,
+                        (v.z * scale * gain.z + t.z) * kMix, (v.w * scale * gain.w + t.w) * kMix);
     }
   }
 }

@@ -1,6 +1,7 @@
 // Greedy choice on the device, equal to engine/sampler bit for bit: the largest logit, ties to the lower id,
 // -1 when a logit is NaN or the largest is not finite.
 #include "cuda/greedy.h"
+#include "cuda/guess.h"
 #include "cuda/launch.h"
 #include "cuda/ptx.h"
 
@@ -51,6 +52,10 @@ __global__ void __launch_bounds__(32) greedy_final_kernel(GreedyArgs a) {
 void greedy(Queue& queue, const GreedyArgs& args, int rows) {
   if (args.suppressed_count > 0) launch(queue, suppress_kernel, dim3(rows), kThreads, 0, args);
   launch(queue, greedy_chunk_kernel, dim3(kGreedyChunks, rows), kThreads, 0, args);
+  pick_greedy(queue, args, rows);
+}
+
+void pick_greedy(Queue& queue, const GreedyArgs& args, int rows) {
   launch(queue, greedy_final_kernel, dim3(rows), 32, 0, args);
 }
 

@@ -24,16 +24,18 @@ int64_t qkv_rows(const AttentionPlan& a) {
   return a.q.rows + (a.writes_kv ? a.k.rows : 0) + (a.v ? a.v.rows : 0);
 }
 
-/// Halves of keys and values that attention reads: both while they come for free. Beside int8 and int4
-/// weights, as on the CPU, float16 is enough.
-int kv_halves(const AttentionPlan& a, bool short_context) {
-  return short_context || (a.q.format == WeightFormat::bf16 && a.window > 0) ? 2 : 1;
+/// Halves of keys and values that attention reads: both, where there are two, while they come for free.
+/// Beside int8 and int4 weights, as on the CPU, float16 is enough.
+int kv_halves(const AttentionPlan& a, const KvLayer& kv, bool short_context) {
+  const bool free = short_context || (a.q.format == WeightFormat::bf16 && a.window > 0);
+  return kv.low_offset > 0 && free ? 2 : 1;
 }
 
 }  // namespace
 
 bool SingleRow::supports(const ModelPlan& plan, const Queue& queue) {
-  if (!queue.overlap || plan.d_model > kMostWidth || !supports_columns(plan.head)) return false;
+  if (!queue.overlap || plan.d_model > kMostWidth) return false;
+  if (plan.head && !supports_columns(plan.head)) return false;
   return std::ranges::all_of(plan.layers, [](const LayerPlan& l) {
     return !l.moe && l.attention.heads / l.attention.kv_heads <= kRawTileRows &&
            supports_columns(l.attention.q) && supports_columns(l.attention.o) && supports_columns(l.gate) &&
@@ -42,8 +44,10 @@ bool SingleRow::supports(const ModelPlan& plan, const Queue& queue) {
   });
 }
 
-SingleRow::SingleRow(const ModelPlan& plan, const KvStorage& kv, const CudaBlocks& blocks, Queue& queue)
-    : plan_(plan), kv_(kv), blocks_(blocks), queue_(queue) {
+SingleRow::SingleRow(const ModelPlan& plan, const KvStorage& kv, const CudaBlocks& blocks, Queue& queue,
+                     int lead)
+    : plan_(plan), kv_(kv), blocks_(blocks), queue_(queue), lead_(lead), zeros_(plan.d_model) {
+  check(cudaMemset(zeros_.data(), 0, zeros_.bytes()), "cudaMemset");
   std::size_t heads = 0, qkv = 0, hidden = static_cast<std::size_t>(plan.ple_dim), parts = 0;
   for (const LayerPlan& l : plan.layers) {
     const AttentionPlan& a = l.attention;
@@ -55,6 +59,7 @@ SingleRow::SingleRow(const ModelPlan& plan, const KvStorage& kv, const CudaBlock
   }
   const auto d = static_cast<std::size_t>(plan.d_model);
   x_ = {DeviceArray<float>(d), DeviceArray<float>(d)};
+  final_x_ = DeviceArray<float>(d);
   qkv_ = DeviceArray<float>(qkv);
   context_ = DeviceArray<float>(heads);
   branch_ = DeviceArray<float>(d);
@@ -81,8 +86,7 @@ void SingleRow::run(const DeviceStep& step, int position, const StepUpload& uplo
                blocks_.soft_tokens());
     enqueue_layers(step, length, logits);
     blocks_.mark(Phase::draw);
-    pick_candidate(queue_, candidate_values_.data(), candidate_ids_.data(),
-                   std::min(queue_.sm_count, plan_.vocab), drawn, host_token);
+    draw(drawn, host_token);
   };
   if (blocks_.marks_phases()) return launch_all();
   Captured& captured = graphs_[length][static_cast<std::size_t>(slot)];
@@ -94,9 +98,23 @@ void SingleRow::run(const DeviceStep& step, int position, const StepUpload& uplo
   if (queue_.status == cudaSuccess) captured.graph.launch(queue_.stream);
 }
 
-VectorInput SingleRow::plain(const float* in) const {
+void SingleRow::draw(int32_t* drawn, int32_t* host_token) {
+  pick_candidate(queue_, candidate_values_.data(), candidate_ids_.data(),
+                 std::min(queue_.sm_count, plan_.vocab), drawn, host_token);
+}
+
+VectorInput SingleRow::plain(const float* in) {
   VectorInput input;
   input.in = in;
+  return input;
+}
+
+/// A residual whose branch, any vector, counts for nothing.
+VectorInput SingleRow::start(const float* x) {
+  x_now_ = x;
+  ready_ple_ = nullptr;
+  VectorInput input = residual(zeros_.data(), 1.f, plan_.first_norm.data());
+  input.branch = x;
   return input;
 }
 
@@ -188,6 +206,7 @@ void SingleRow::attend(const LayerPlan& l, const DeviceStep& step, ContextLength
     rope.k_norm = a.k_norm.data();
     rope.frequencies = blocks_.frequencies(a.kv_group);
     rope.rotary_pairs = a.rope.rotary_pairs;
+    rope.lead = lead_;
     rope.eps = plan_.norm_eps;
     rope.kv = kv_.layer(a);
     attend_widely(l, step, nullptr, &rope);
@@ -206,9 +225,10 @@ void SingleRow::attend(const LayerPlan& l, const DeviceStep& step, ContextLength
   args.eps = plan_.norm_eps;
   args.kv = kv_.layer(a);
   args.position = step.tail.places.positions;
+  args.lead = lead_;
   args.tables = step.tables;
   args.context = context_.data();
-  args.halves = kv_halves(a, length == kShort);
+  args.halves = kv_halves(a, args.kv, length == kShort);
   decode_attention(queue_, args);
 }
 
@@ -239,7 +259,18 @@ VectorInput SingleRow::finish_layer(const LayerPlan& l, const DeviceStep& step, 
   return residual(l.per_layer->post.data(), l.tail.scalar, l.tail.next_norm.data());
 }
 
-void SingleRow::head(const DeviceStep& step, const VectorInput& input, float* logits) {
+VectorInput SingleRow::layer(const LayerPlan& l, const DeviceStep& step, ContextLength length,
+                             const VectorInput& input) {
+  VectorOutput qkv;
+  qkv.out = qkv_.data();
+  blocks_.mark(Phase::qkv);
+  multiply(l.attention.q, qkv_rows(l.attention), input, qkv);
+  attend(l, step, length);
+  return finish_layer(l, step, /*late=*/false);
+}
+
+void SingleRow::head(const DeviceStep& step, VectorInput input, float* logits) {
+  input.x_out = final_x_.data();
   VectorOutput head;
   head.out = logits;
   head.finish = VectorFinish::logits;
@@ -253,9 +284,8 @@ void SingleRow::head(const DeviceStep& step, const VectorInput& input, float* lo
 }
 
 void SingleRow::enqueue_layers(const DeviceStep& step, ContextLength length, float* logits) {
-  VectorOutput projected, qkv;
+  VectorOutput projected;
   projected.out = ple_.data();
-  qkv.out = qkv_.data();
   ready_ple_ = nullptr;
   if (plan_.ple_dim > 0) {
     blocks_.mark(Phase::per_layer_inputs);
@@ -263,32 +293,20 @@ void SingleRow::enqueue_layers(const DeviceStep& step, ContextLength length, flo
   }
   VectorInput next = embedding(step, plan_.first_norm.data(), x_[0].data());
   x_now_ = next.x_out;
-  for (const LayerPlan& l : plan_.layers) {
-    blocks_.mark(Phase::qkv);
-    multiply(l.attention.q, qkv_rows(l.attention), next, qkv);
-    attend(l, step, length);
-    next = finish_layer(l, step, /*late=*/false);
-  }
+  for (const LayerPlan& l : plan_.layers) next = layer(l, step, length, next);
   head(step, next, logits);
 }
 
 /// The first product here is late: only then have all keys and per-layer inputs been written when a later
 /// kernel reads them before its wait.
 void SingleRow::finish(const DeviceStep& step, int position, const TailRow& row, float* logits) {
-  VectorOutput qkv;
-  qkv.out = qkv_.data();
   const auto first = plan_.layers.begin() + plan_.last_kv_layer;
   ready_ple_ = row.ple;
   x_now_ = row.x;
   blocks_.mark(Phase::attention);
   attend_widely(*first, step, row.q, nullptr);
   VectorInput next = finish_layer(*first, step, /*late=*/true);
-  for (auto l = first + 1; l != plan_.layers.end(); ++l) {
-    blocks_.mark(Phase::qkv);
-    multiply(l->attention.q, qkv_rows(l->attention), next, qkv);
-    attend(*l, step, length_of(position));
-    next = finish_layer(*l, step, /*late=*/false);
-  }
+  for (auto l = first + 1; l != plan_.layers.end(); ++l) next = layer(*l, step, length_of(position), next);
   head(step, next, logits);
 }
 

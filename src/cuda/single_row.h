@@ -1,5 +1,6 @@
 // Steps of one row past forward(): the same mathematics in seven kernels a layer, captured once and replayed.
-// Steps of many rows that go on with one, as prompts do, end here too.
+// Steps of many rows that go on with one, as prompts do, end here too, and a drafter's rounds take its
+// layers.
 #pragma once
 #include <array>
 
@@ -12,11 +13,14 @@ namespace carat::cuda {
 
 class SingleRow {
  public:
+  /// The vector `in` as it is.
+  static VectorInput plain(const float* in);
   /// Whether the kernels can run this model on this GPU; otherwise single rows take the general path.
   static bool supports(const ModelPlan& plan, const Queue& queue);
 
-  /// All arguments outlive the object; `plan` points to device memory.
-  SingleRow(const ModelPlan& plan, const KvStorage& kv, const CudaBlocks& blocks, Queue& queue);
+  /// All arguments outlive the object; `plan` points to device memory. Queries stand `lead` positions behind
+  /// the row.
+  SingleRow(const ModelPlan& plan, const KvStorage& kv, const CudaBlocks& blocks, Queue& queue, int lead = 0);
 
   /// Enqueues the step that `upload` has packed into `slot`: its logits [vocab] and the id of the largest of
   /// them, suppressed ids apart, for the next step (`drawn`) and for the host (`host_token`, pinned).
@@ -31,8 +35,20 @@ class SingleRow {
   };
   /// Enqueues the rest of the step, up to the logits. Long contexts take other kernels.
   void finish(const DeviceStep& step, int position, const TailRow& row, float* logits);
+  /// What the last layer has added up, [d_model]: the head multiplies its norm.
+  const float* final_residual() const { return final_x_.data(); }
   /// Steps whose positions have the same class take the same kernels.
   static int length_class(int position);
+
+  /// Of a step that doesn't begin with an embedding. start(): x [d_model] and its norm, the first layer's
+  /// input; layer(): one layer's input -> the next one's, or the head's; draw(): the id of the largest of the
+  /// head's logits.
+  VectorInput start(const float* x);
+  VectorInput layer(const LayerPlan& l, const DeviceStep& step, int position, const VectorInput& input) {
+    return layer(l, step, length_of(position), input);
+  }
+  void head(const DeviceStep& step, VectorInput input, float* logits);
+  void draw(int32_t* drawn, int32_t* host_token);
 
  private:
   /// What a captured graph has burnt in.
@@ -56,24 +72,25 @@ class SingleRow {
   /// With q ready for attention, or raw.
   void attend_widely(const LayerPlan& l, const DeviceStep& step, const float16* q, const RopeKvArgs* raw);
   void attend(const LayerPlan& l, const DeviceStep& step, ContextLength length);
+  VectorInput layer(const LayerPlan& l, const DeviceStep& step, ContextLength length,
+                    const VectorInput& input);
   void enqueue_layers(const DeviceStep& step, ContextLength length, float* logits);
   void multiply(const Linear& w, int64_t rows, const VectorInput& input, const VectorOutput& output,
                 bool late = false);
-  VectorInput plain(const float* in) const;
   VectorInput residual(const float* gain, float scalar, const float* next);
   VectorInput embedding(const DeviceStep& step, const float* norm, float* x_out) const;
   PerLayerFactor per_layer_factor(int layer) const;
   VectorInput finish_layer(const LayerPlan& l, const DeviceStep& step, bool late);
-  void head(const DeviceStep& step, const VectorInput& input, float* logits);
 
   const ModelPlan& plan_;
   const KvStorage& kv_;
   const CudaBlocks& blocks_;
   Queue& queue_;
+  const int lead_;
   std::array<DeviceArray<float>, 2> x_;  // residual stream; each kernel that moves it on writes the other one
   const float* x_now_ = nullptr;
   const float* ready_ple_ = nullptr;  // per-layer inputs, or null: ple_ has their raw projections
-  DeviceArray<float> qkv_, context_, branch_, hidden_, ple_, parts_, candidate_values_;
+  DeviceArray<float> qkv_, context_, branch_, hidden_, ple_, parts_, candidate_values_, final_x_, zeros_;
   DeviceArray<int32_t> candidate_ids_;
   std::array<std::array<Captured, 2>, kContextLengths> graphs_;  // by slot
 };

@@ -37,6 +37,15 @@ bool one_token_each(const Rows& rows) {
   return std::ranges::adjacent_find(sequences) == sequences.end();
 }
 
+/// Whether attention has tiles of 16 query rows rather than 64. A tile of 64 takes three times as long over
+/// the same keys, so a segment of a few tokens, such as a token and the guesses behind it, is better off as
+/// several small ones side by side.
+bool takes_small_tiles(int longest_segment, int heads_per_kv) {
+  constexpr int kSmallRows = 16, kFewTokens = 16;
+  return longest_segment * heads_per_kv <= kSmallRows ||
+         (longest_segment <= kFewTokens && heads_per_kv <= kSmallRows);
+}
+
 }  // namespace
 
 StepUpload::StepUpload(const ModelPlan& plan, const RunnerOptions& limits)
@@ -45,7 +54,7 @@ StepUpload::StepUpload(const ModelPlan& plan, const RunnerOptions& limits)
       device_(most_words(plan, limits)) {
   const int heads = plan.layers.front().attention.heads;
   for (std::size_t g = 0; g < kKvGroups; ++g) {
-    heads_per_kv_[g] = heads / std::max(1, plan.kv_groups[g].kv_heads);
+    heads_per_kv_[g] = std::max(1, heads / std::max(1, plan.kv_groups[g].kv_heads));
     windows_[g] = plan.kv_groups[g].window;
   }
 }
@@ -71,13 +80,11 @@ std::array<std::size_t, 2> StepUpload::append_places(const Rows& rows) {
   return {at, append<int32_t>(sequences)};
 }
 
-/// Short segments get tiles of 16 query rows, which leave the GPU's width to the keys; prompts get tiles
-/// of 64.
 std::size_t StepUpload::append_tiles(const Rows& rows, int group, TileList& list) {
   const int heads = heads_per_kv_[static_cast<std::size_t>(group)];
   int longest = 0;
   for (const Segment& segment : rows.segments) longest = std::max(longest, segment.count);
-  list.tile_rows = longest * heads <= 16 ? 16 : 64;
+  list.tile_rows = takes_small_tiles(longest, heads) ? 16 : 64;
   const int tokens = std::max(1, list.tile_rows / heads);
   const int window = windows_[static_cast<std::size_t>(group)];
   std::vector<AttentionTile> tiles;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -54,12 +55,26 @@ WeightFormat device_format(std::string_view role, const Linear& linear, std::opt
 /// stored beside an int8 head.
 using MatrixKey = std::pair<const std::byte*, WeightFormat>;
 
+using VisitMatrix = std::function<void(const char* role, Linear& linear)>;
+
+void for_each_matrix(ModelPlan& plan, const VisitMatrix& visit) { for_each_linear(plan, visit); }
+
+void for_each_matrix(DrafterPlan& plan, const VisitMatrix& visit) {
+  visit("pre", plan.pre);
+  for_each_linear(plan.model, visit);
+  if (plan.ordered.centroids) {
+    visit("centroids", plan.ordered.centroids);
+    visit("head", plan.ordered.embed);
+  }
+  visit("post", plan.post);
+}
+
 /// Calls `visit(chunk)` once for every matrix as a whole, in step order; tied matrices of one format count
 /// once.
-template <class Visit>
-void for_each_distinct(ModelPlan& plan, std::optional<WeightFormat> wanted, Visit&& visit) {
+template <class Plan, class Visit>
+void for_each_distinct(Plan& plan, std::optional<WeightFormat> wanted, Visit&& visit) {
   std::map<MatrixKey, bool> seen;
-  for_each_linear(plan, [&](const char* role, Linear& linear) {
+  for_each_matrix(plan, [&](const char* role, Linear& linear) {
     const WeightFormat format = device_format(role, linear, wanted);
     if (seen.emplace(MatrixKey{linear.data, format}, true).second) visit(Chunk{linear, format, nullptr});
   });
@@ -170,16 +185,19 @@ DeviceArray<float> upload_vectors(ModelPlan& plan) {
   return device;
 }
 
-}  // namespace
+ModelPlan& layers_of(ModelPlan& plan) { return plan; }
+ModelPlan& layers_of(DrafterPlan& plan) { return plan.model; }
 
-std::size_t weight_bytes(ModelPlan& plan, std::optional<WeightFormat> wanted) {
+template <class Plan>
+std::size_t bytes_of(Plan& plan, std::optional<WeightFormat> wanted) {
   std::size_t total = 0;
   for_each_distinct(plan, wanted, [&](const Chunk& matrix) { total += matrix.bytes(); });
-  for_each_vector(plan, [&](Vec& v) { total += v.size_bytes(); });
+  for_each_vector(layers_of(plan), [&](Vec& v) { total += v.size_bytes(); });
   return total;
 }
 
-DeviceWeights upload_weights(ModelPlan& plan, std::optional<WeightFormat> wanted) {
+template <class Plan>
+DeviceWeights upload(Plan& plan, std::optional<WeightFormat> wanted) {
   std::size_t total = 0;
   for_each_distinct(plan, wanted, [&](const Chunk& matrix) { total += matrix.bytes(); });
   DeviceWeights weights;
@@ -198,13 +216,25 @@ DeviceWeights upload_weights(ModelPlan& plan, std::optional<WeightFormat> wanted
     to += matrix.bytes();
   });
   run_upload(chunks);
-  for_each_linear(plan, [&](const char* role, Linear& linear) {
+  for_each_matrix(plan, [&](const char* role, Linear& linear) {
     linear.format = device_format(role, linear, wanted);
     linear.data = moved.at({linear.data, linear.format});
   });
-  weights.vectors = upload_vectors(plan);
-  plan.storage.reset();
+  weights.vectors = upload_vectors(layers_of(plan));
+  layers_of(plan).storage.reset();
   return weights;
 }
+
+}  // namespace
+
+std::size_t weight_bytes(ModelPlan& plan, std::optional<WeightFormat> wanted) {
+  return bytes_of(plan, wanted);
+}
+std::size_t weight_bytes(DrafterPlan& plan) { return bytes_of(plan, std::nullopt); }
+
+DeviceWeights upload_weights(ModelPlan& plan, std::optional<WeightFormat> wanted) {
+  return upload(plan, wanted);
+}
+DeviceWeights upload_weights(DrafterPlan& plan) { return upload(plan, std::nullopt); }
 
 }  // namespace carat::cuda

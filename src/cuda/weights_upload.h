@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "cuda/device.h"
+#include "model/drafter.h"
 #include "model/gemma4.h"
 
 namespace carat::cuda {
@@ -23,5 +24,9 @@ std::size_t weight_bytes(ModelPlan& plan, std::optional<WeightFormat> wanted);
 /// rounded to bfloat16. Matrices lie in for_each_linear()'s order without gaps, so q, k, v and gate, up are
 /// one matrix each.
 DeviceWeights upload_weights(ModelPlan& plan, std::optional<WeightFormat> wanted);
+
+/// The same for a drafter, as stored: its weights are few, and coarser guesses are worth less.
+std::size_t weight_bytes(DrafterPlan& plan);
+DeviceWeights upload_weights(DrafterPlan& plan);
 
 }  // namespace carat::cuda

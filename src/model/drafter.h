@@ -39,33 +39,42 @@ struct DraftRows {
   int count() const { return static_cast<int>(tokens.size()); }
 };
 
-/// The blocks of a drafter beyond those of its layers. `hidden` is the target's normed final state, then the
-/// drafter's own.
-template <class Op>
-concept DrafterBlocks = requires(Op op, const DrafterPlan& d, const LayerPlan& l, const DraftRows& rows,
-                                 std::span<const int32_t> tokens) {
-  op.begin(rows);      // hidden = the target's final states of rows.logit_rows; positions
-  op.join(d, tokens);  // x = pre [embed[token] * scale, hidden];  xn = norm(x, first_norm)
-  op.layer(l);         // one layer for all rows, at position past, over the target's K/V [0, past)
-  op.likeliest(d);     // -> the rows' tokens with the largest logit
-  op.next_hidden(d);   // hidden = post xn
+/// The blocks of a drafter beyond those of its layers, for rows that the backend knows. `hidden` is the
+/// target's normed final state, then the drafter's own. `Tokens` names one token per row, wherever the
+/// backend keeps them.
+template <class Op, class Tokens>
+concept DrafterBlocks = requires(Op op, const DrafterPlan& d, const LayerPlan& l, Tokens tokens) {
+  op.join(d, tokens);        // x = pre [embed[token] * scale, hidden];  xn = norm(x, first_norm)
+  op.layer(l);               // one layer for all rows, at position past, over the target's K/V [0, past)
+  tokens = op.likeliest(d);  // the rows' tokens with the largest logit
+  op.next_hidden(d);         // hidden = post xn
 };
 
-/// `count` guesses per row, [rows, count]. The position stays the same for all of them: guesses see each
-/// other only through the hidden state.
-template <DrafterBlocks Op>
-std::vector<int32_t> guess(Op& op, const DrafterPlan& d, const DraftRows& rows, int count) {
-  std::vector<int32_t> guesses(rows.tokens.size() * static_cast<std::size_t>(count));
-  std::vector<int32_t> tokens(rows.tokens.begin(), rows.tokens.end());
-  op.begin(rows);
+/// `count` rounds of guesses that go on from `tokens`; calls take(i, tokens) with those of round i. The
+/// position stays the same for all of them: guesses see each other only through the hidden state.
+template <class Op, class Tokens, class Take>
+  requires DrafterBlocks<Op, Tokens>
+void guess_rounds(Op& op, const DrafterPlan& d, Tokens tokens, int count, Take&& take) {
   for (int i = 0; i < count; ++i) {
     if (i > 0) op.next_hidden(d);
     op.join(d, tokens);
     for (const LayerPlan& l : d.model.layers) op.layer(l);
     tokens = op.likeliest(d);
+    take(i, tokens);
+  }
+}
+
+/// `count` guesses per row, [rows, count], of blocks that keep tokens in a vector. op.begin(rows): hidden =
+/// the target's final states of rows.logit_rows; positions.
+template <class Op>
+std::vector<int32_t> guess(Op& op, const DrafterPlan& d, const DraftRows& rows, int count) {
+  std::vector<int32_t> guesses(rows.tokens.size() * static_cast<std::size_t>(count));
+  op.begin(rows);
+  const std::vector<int32_t> first(rows.tokens.begin(), rows.tokens.end());
+  guess_rounds(op, d, first, count, [&](int i, const std::vector<int32_t>& tokens) {
     for (std::size_t r = 0; r < tokens.size(); ++r)
       guesses[r * static_cast<std::size_t>(count) + static_cast<std::size_t>(i)] = tokens[r];
-  }
+  });
   return guesses;
 }
 

@@ -236,6 +236,7 @@ std::shared_ptr<const DrafterPlan> make_drafter_plan(const ModelPlan& target, co
   ModelPlan& plan = drafter->model;
   plan.d_model = config.text.hidden_size;
   plan.vocab = config.text.vocab_size;
+  plan.max_positions = target.max_positions;
   plan.norm_eps = config.text.rms_norm_eps;
   plan.kv_groups = target.kv_groups;
   plan.last_kv_layer = -1;

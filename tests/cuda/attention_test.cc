@@ -3,12 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
+#include <optional>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "cuda/device.h"
 #include "cuda/kernels.h"
+#include "engine/runner.h"
 #include "support/largest_difference.h"
 
 namespace carat::cuda {
@@ -31,9 +35,83 @@ std::vector<float16> random_halves(std::size_t size, float scale, unsigned seed)
   return values;
 }
 
+std::string suffix(KvType type) {
+  return type == KvType::automatic ? "" : type == KvType::f16 ? "_f16" : "_int8";
+}
+
+/// The keys and values of one KV head in one layer, at random, the tokens in order.
+class Pages {
+ public:
+  Pages(KvType type, int head_dim, int tokens)
+      : type_(type),
+        head_dim_(static_cast<std::size_t>(head_dim)),
+        tokens_(static_cast<std::size_t>(tokens)),
+        host_(random_halves(tokens_ * token_size(), 1.f, 2)) {
+    if (type == KvType::int8) fill_records();
+    device_ = upload(host_);
+  }
+
+  KvLayer layer() const {
+    const bool int8 = type_ == KvType::int8;
+    return {device_.data(),
+            kPageTokens * (int8 ? token_size() : head_dim_),
+            int8 ? head_dim_ / 2 : tokens_ * head_dim_,
+            type_ == KvType::automatic ? 2 * tokens_ * head_dim_ : 0,
+            kPageTokens,
+            1,
+            static_cast<int>(head_dim_),
+            0,
+            int8};
+  }
+  /// What was there at first, element `i` of a token's key or value.
+  float at(std::size_t token, bool of_value, std::size_t i) const {
+    if (type_ != KvType::int8) {
+      const std::size_t at = (of_value ? tokens_ + token : token) * head_dim_ + i;
+      return __half2float(host_[at]) +
+             (type_ == KvType::automatic ? __half2float(host_[2 * tokens_ * head_dim_ + at]) : 0.f);
+    }
+    const auto* record = reinterpret_cast<const int8_t*>(host_.data() + token * token_size());
+    float scales[2];
+    std::memcpy(scales, record + 2 * head_dim_, sizeof scales);
+    return scales[of_value] * static_cast<float>(record[of_value * head_dim_ + i]);
+  }
+  /// All there is now: the elements of each token's key, then of its value.
+  std::vector<float> values() {
+    check(cudaMemcpy(host_.data(), device_.data(), device_.bytes(), cudaMemcpyDeviceToHost), "download");
+    std::vector<float> all;
+    for (std::size_t token = 0; token < tokens_; ++token)
+      for (const bool of_value : {false, true})
+        for (std::size_t i = 0; i < head_dim_; ++i) all.push_back(at(token, of_value, i));
+    return all;
+  }
+
+ private:
+  std::size_t token_size() const {
+    if (type_ == KvType::int8) return static_cast<std::size_t>(kv_stride(static_cast<int>(head_dim_), true));
+    return (type_ == KvType::automatic ? 4 : 2) * head_dim_;
+  }
+  void fill_records() {
+    std::mt19937 random(4);
+    std::uniform_int_distribution<int> byte(-127, 127);
+    std::uniform_real_distribution<float> scale(0.5f / 80, 1.5f / 80);
+    for (std::size_t token = 0; token < tokens_; ++token) {
+      auto* record = reinterpret_cast<int8_t*>(host_.data() + token * token_size());
+      for (std::size_t i = 0; i < 2 * head_dim_; ++i) record[i] = static_cast<int8_t>(byte(random));
+      const float scales[2] = {scale(random), scale(random)};
+      std::memcpy(record + 2 * head_dim_, scales, sizeof scales);
+    }
+  }
+
+  KvType type_;
+  std::size_t head_dim_, tokens_;
+  std::vector<float16> host_;
+  DeviceArray<float16> device_;
+};
+
 /// A prompt of `count` tokens after `past` others, one KV head, pages in order.
 struct Prompt {
   int head_dim, past, count, window;
+  KvType kv_type = KvType::f16;
 
   int keys() const { return past + count; }
   std::size_t width() const { return static_cast<std::size_t>(kHeads * head_dim); }
@@ -51,11 +129,9 @@ class AttentionOf : public testing::TestWithParam<Prompt> {
   std::vector<float> context(bool warpgroups, int splits) {
     const Prompt p = GetParam();
     const int pages = (p.keys() + kPageTokens - 1) / kPageTokens;
-    const std::size_t vectors = static_cast<std::size_t>(pages * kPageTokens * p.head_dim);
     q_ = random_halves(static_cast<std::size_t>(p.count) * p.width(), 0.1f, 1);
-    kv_ = random_halves(2 * vectors, 1.f, 2);  // all keys, then all values
+    pages_.emplace(p.kv_type, p.head_dim, pages * kPageTokens);
     const auto q = upload(q_);
-    const auto kv = upload(kv_);
     std::vector<int32_t> table;
     for (int i = 0; i < pages; ++i) table.push_back(i);
     std::vector<AttentionTile> tiles;
@@ -73,9 +149,7 @@ class AttentionOf : public testing::TestWithParam<Prompt> {
     args.context = {hi.data(), lo.data()};
     args.heads = kHeads;
     args.window = p.window;
-    args.kv = {
-        kv.data(), static_cast<std::size_t>(kPageTokens * p.head_dim), vectors, 0, kPageTokens, 1, p.head_dim,
-        0};
+    args.kv = pages_->layer();
     args.tables = {device_table.data(), offset.data(), stride.data()};
     args.tiles = device_tiles.data();
     args.tile_count = static_cast<int>(tiles.size());
@@ -106,13 +180,13 @@ class AttentionOf : public testing::TestWithParam<Prompt> {
     const int position = p.past + row, first = p.window > 0 ? std::max(0, position - p.window + 1) : 0;
     std::vector<double> sum(d);
     double total = 0;
-    for (int key = first; key <= position; ++key) {
-      const float16 *k = kv_.data() + static_cast<std::size_t>(key) * d, *v = k + kv_.size() / 2;
+    for (int at = first; at <= position; ++at) {
+      const auto key = static_cast<std::size_t>(at);
       double score = 0;
-      for (std::size_t i = 0; i < d; ++i) score += double{__half2float(q[i])} * __half2float(k[i]);
+      for (std::size_t i = 0; i < d; ++i) score += double{__half2float(q[i])} * pages_->at(key, false, i);
       const double weight = std::exp(score);
       total += weight;
-      for (std::size_t i = 0; i < d; ++i) sum[i] += weight * __half2float(v[i]);
+      for (std::size_t i = 0; i < d; ++i) sum[i] += weight * pages_->at(key, true, i);
     }
     for (double& v : sum) v /= total;
     return sum;
@@ -134,7 +208,8 @@ class AttentionOf : public testing::TestWithParam<Prompt> {
   }
 
   cudaDeviceProp properties_{};
-  std::vector<float16> q_, kv_;
+  std::vector<float16> q_;
+  std::optional<Pages> pages_;
 };
 
 TEST_P(AttentionOf, OnAnyGpuIsExact) {
@@ -146,15 +221,18 @@ TEST_P(AttentionOf, OnHopperIsExact) {
   for (int splits : {1, 3}) expect_exact(context(true, splits));
 }
 
-INSTANTIATE_TEST_SUITE_P(Prompts, AttentionOf,
-                         testing::Values(Prompt{128, 0, 70, 0}, Prompt{256, 0, 100, 0},
-                                         Prompt{256, 300, 33, 100}, Prompt{512, 0, 90, 0},
-                                         Prompt{512, 200, 17, 0}),
-                         [](const auto& prompt) {
-                           const Prompt& p = prompt.param;
-                           return "heads_of_" + std::to_string(p.head_dim) + "_after_" +
-                                  std::to_string(p.past);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Prompts, AttentionOf,
+    testing::Values(Prompt{128, 0, 70, 0}, Prompt{256, 0, 100, 0}, Prompt{256, 300, 33, 100},
+                    Prompt{512, 0, 90, 0}, Prompt{512, 200, 17, 0}, Prompt{16, 0, 70, 0, KvType::int8},
+                    Prompt{64, 40, 90, 50, KvType::int8}, Prompt{128, 0, 70, 0, KvType::int8},
+                    Prompt{256, 300, 33, 100, KvType::int8}, Prompt{512, 0, 90, 0, KvType::int8},
+                    Prompt{512, 200, 17, 0, KvType::int8}),
+    [](const auto& prompt) {
+      const Prompt& p = prompt.param;
+      return "heads_of_" + std::to_string(p.head_dim) + "_after_" + std::to_string(p.past) +
+             (p.kv_type == KvType::int8 ? "_int8" : "");
+    });
 
 /// Rows of one token each, behind `past` others of its sequence.
 struct Tokens {
@@ -162,6 +240,7 @@ struct Tokens {
   bool writes_kv;
   bool cluster = false;  // splits are a cluster where the GPU has clusters
   int heads = kHeads;    // of the one KV head
+  KvType kv_type = KvType::automatic;
 };
 
 class RawAttentionOf : public testing::TestWithParam<Tokens> {
@@ -180,18 +259,14 @@ class RawAttentionOf : public testing::TestWithParam<Tokens> {
     std::vector<float> context, pages;
   };
 
-  static Result download(const DeviceArray<bfloat16>& hi, const DeviceArray<bfloat16>& lo,
-                         const DeviceArray<float16>& kv) {
+  static Result download(const DeviceArray<bfloat16>& hi, const DeviceArray<bfloat16>& lo, Pages& kv) {
     std::vector<bfloat16> high(hi.size()), low(lo.size());
-    std::vector<float16> stored(kv.size());
     check(cudaMemcpy(high.data(), hi.data(), hi.bytes(), cudaMemcpyDeviceToHost), "download");
     check(cudaMemcpy(low.data(), lo.data(), lo.bytes(), cudaMemcpyDeviceToHost), "download");
-    check(cudaMemcpy(stored.data(), kv.data(), kv.bytes(), cudaMemcpyDeviceToHost), "download");
     Result result;
+    result.pages = kv.values();
     for (std::size_t i = 0; i < high.size(); ++i)
       result.context.push_back(__bfloat162float(high[i]) + __bfloat162float(low[i]));
-    for (std::size_t i = 0; i < stored.size() / 2; ++i)
-      result.pages.push_back(__half2float(stored[i]) + __half2float(stored[stored.size() / 2 + i]));
     return result;
   }
 
@@ -222,7 +297,6 @@ class RawAttentionOf : public testing::TestWithParam<Tokens> {
   Result run(bool raw) {
     const Tokens p = GetParam();
     const int pages = p.past / kPageTokens + 1, width = (p.heads + (p.writes_kv ? 2 : 0)) * p.head_dim;
-    const std::size_t half = static_cast<std::size_t>(kRows * pages * kPageTokens * p.head_dim);
     std::mt19937 random(3);
     std::normal_distribution<float> normal;
     std::uniform_real_distribution<float> uniform(0.5f, 1.5f);
@@ -235,7 +309,7 @@ class RawAttentionOf : public testing::TestWithParam<Tokens> {
     const auto sums = floats(kParts * kRows * width, normal);
     const auto q_norm = floats(p.head_dim, uniform), k_norm = floats(p.head_dim, uniform);
     const auto frequencies = floats(p.head_dim / 4, uniform);
-    const auto kv = upload(random_halves(4 * half, 1.f, 5));
+    Pages kv(p.kv_type, p.head_dim, kRows * pages * kPageTokens);
     std::vector<int32_t> table, positions, sequences;
     std::vector<AttentionTile> tiles;
     for (int i = 0; i < kRows; ++i) {
@@ -258,10 +332,7 @@ class RawAttentionOf : public testing::TestWithParam<Tokens> {
     rope.k_norm = k_norm.data();
     rope.frequencies = frequencies.data();
     rope.q = q.data();
-    rope.kv = {kv.data(),   static_cast<std::size_t>(kPageTokens * p.head_dim),
-               half,        2 * half,
-               kPageTokens, 1,
-               p.head_dim,  0};
+    rope.kv = kv.layer();
     rope.tables = {device_table.data(), offset.data(), stride.data()};
     rope.places = {nullptr, places.data(), rows.data()};
     AttentionArgs args = attention_shape(rope);
@@ -284,7 +355,10 @@ class RawAttentionOf : public testing::TestWithParam<Tokens> {
 // The compiler may contract other products in the one than in the other.
 TEST_P(RawAttentionOf, EqualsTheTwoKernels) {
   const Result expected = run(false), got = run(true);
-  EXPECT_LE(largest_difference(got.pages, expected.pages), 1e-5f);
+  const KvType type = GetParam().kv_type;
+  // A unit of the last place of what the pages keep: 22 bits of 8, 11, or 7 and a sign.
+  const float unit = type == KvType::automatic ? 1e-5f : type == KvType::f16 ? 4e-3f : 8.f / 127;
+  EXPECT_LE(largest_difference(got.pages, expected.pages), unit);
   EXPECT_LE(largest_difference(got.context, expected.context), 5e-3f);  // q in float16 may round otherwise
 }
 
@@ -305,12 +379,25 @@ INSTANTIATE_TEST_SUITE_P(
                     Tokens{256, 140, 512, 1, true, false, 16}, Tokens{256, 129, 512, 1, true, true},
                     Tokens{256, 700, 512, 2, false, true}, Tokens{512, 64, 0, 1, true, true},
                     Tokens{512, 90, 0, 1, false, true}, Tokens{512, 128, 0, 1, true, true, 16},
-                    Tokens{512, 1000, 0, 4, true, true}),
+                    Tokens{512, 1000, 0, 4, true, true},
+                    Tokens{256, 140, 512, 1, true, false, kHeads, KvType::f16},
+                    Tokens{512, 1000, 0, 4, true, true, kHeads, KvType::f16},
+                    Tokens{16, 40, 16, 1, true, false, kHeads, KvType::int8},
+                    Tokens{32, 200, 0, 2, true, false, kHeads, KvType::int8},
+                    Tokens{64, 200, 128, 1, true, false, kHeads, KvType::int8},
+                    Tokens{128, 300, 0, 1, true, false, 3, KvType::int8},
+                    Tokens{256, 100, 512, 1, false, false, kHeads, KvType::int8},
+                    Tokens{256, 140, 512, 1, true, false, 16, KvType::int8},
+                    Tokens{256, 700, 512, 2, true, false, kHeads, KvType::int8},
+                    Tokens{512, 90, 0, 1, false, false, kHeads, KvType::int8},
+                    Tokens{512, 128, 0, 1, true, true, 16, KvType::int8},
+                    Tokens{512, 1000, 0, 4, true, true, kHeads, KvType::int8},
+                    Tokens{512, 0, 0, 1, true, false, kHeads, KvType::int8}),
     [](const auto& tokens) {
       const Tokens& p = tokens.param;
       return "heads_of_" + std::to_string(p.head_dim) + "_after_" + std::to_string(p.past) +
              (p.writes_kv ? "" : "_shared") + (p.cluster ? "_clusters" : "") +
-             (p.heads == kHeads ? "" : "_" + std::to_string(p.heads) + "_heads");
+             (p.heads == kHeads ? "" : "_" + std::to_string(p.heads) + "_heads") + suffix(p.kv_type);
     });
 
 }  // namespace

@@ -4,10 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <random>
 
-#include "base/float16.h"
 #include "cuda/cuda_runner.h"
 #include "engine/kv_pages.h"
 #include "engine/score.h"
@@ -16,6 +13,7 @@
 #include "support/golden.h"
 #include "support/largest_difference.h"
 #include "support/quantized_plan.h"
+#include "support/random_weights.h"
 
 namespace carat {
 namespace {
@@ -137,50 +135,31 @@ class OddPlan {
     plan_.d_model = d_model;
     plan_.ple_dim = ple_dim;
     plan_.vocab = vocab;
-    plan_.embed = matrix(vocab, d_model, 1.f);
-    plan_.head = matrix(vocab, d_model);
-    plan_.ple_table = matrix(vocab, layers * ple_dim, 1.f);
-    plan_.ple_project = matrix(layers * ple_dim, d_model);
-    plan_.ple_norm = gains(ple_dim);
-    plan_.first_norm = gains(d_model);
+    plan_.embed = weights_.matrix(vocab, d_model, 1.f);
+    plan_.head = weights_.matrix(vocab, d_model);
+    plan_.ple_table = weights_.matrix(vocab, layers * ple_dim, 1.f);
+    plan_.ple_project = weights_.matrix(layers * ple_dim, d_model);
+    plan_.ple_norm = weights_.gains(ple_dim);
+    plan_.first_norm = weights_.gains(d_model);
     for (LayerPlan& l : plan_.layers) {
       AttentionPlan& a = l.attention;
       for (Linear* w : {&a.q, &a.k, &a.v})
-        if (*w) *w = matrix(w->rows, d_model);
-      a.o = matrix(d_model, a.o.cols);
+        if (*w) *w = weights_.matrix(w->rows, d_model);
+      a.o = weights_.matrix(d_model, a.o.cols);
       l.intermediate_size = intermediate;
-      l.gate = matrix(intermediate, d_model);
-      l.up = matrix(intermediate, d_model);
-      l.down = matrix(d_model, intermediate);
-      l.per_layer->gate = matrix(ple_dim, d_model);
-      l.per_layer->proj = matrix(d_model, ple_dim);
+      l.gate = weights_.matrix(intermediate, d_model);
+      l.up = weights_.matrix(intermediate, d_model);
+      l.down = weights_.matrix(d_model, intermediate);
+      l.per_layer->gate = weights_.matrix(ple_dim, d_model);
+      l.per_layer->proj = weights_.matrix(d_model, ple_dim);
       for (Vec* v : {&l.post_attention, &l.pre_ffn, &l.post_ffn, &l.per_layer->post, &l.tail.next_norm})
-        *v = gains(d_model);
+        *v = weights_.gains(d_model);
     }
   }
   const ModelPlan& plan() const { return plan_; }
 
  private:
-  Linear matrix(int64_t rows, int64_t cols, float size = 0.f) {
-    std::normal_distribution<float> normal(0.f,
-                                           size > 0.f ? size : 1.f / std::sqrt(static_cast<float>(cols)));
-    auto& bytes = matrices_.emplace_back(static_cast<std::size_t>(2 * rows * cols));
-    for (std::size_t i = 0; i < bytes.size(); i += 2) {
-      const bf16 w = to_bf16(normal(random_));
-      std::memcpy(bytes.data() + i, &w, sizeof w);
-    }
-    return {WeightFormat::bf16, rows, cols, bytes.data()};
-  }
-  Vec gains(int size) {
-    std::uniform_real_distribution<float> uniform(0.5f, 1.5f);
-    auto& values = vectors_.emplace_back(static_cast<std::size_t>(size));
-    for (float& v : values) v = uniform(random_);
-    return values;
-  }
-
-  std::mt19937 random_{7};
-  EncodedMatrices matrices_;
-  std::vector<std::vector<float>> vectors_;
+  RandomWeights weights_;
   ModelPlan plan_;
 };
 

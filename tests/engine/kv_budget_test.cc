@@ -13,7 +13,7 @@ constexpr std::array<KvGroup, kKvGroups> kE2b{KvGroup{3, 1, 512, 0}, KvGroup{12,
 constexpr std::size_t kGibibyte = std::size_t{1} << 30;
 
 std::size_t bytes_of(const RunnerOptions& options, const KvBudget& budget) {
-  return kv_bytes(kE2b, options, budget.value_bytes);
+  return kv_bytes(kE2b, options, budget.value_bytes, budget.scale_bytes);
 }
 
 TEST(KvBudget, StaysWithinItAndUsesMostOfIt) {
@@ -25,6 +25,14 @@ TEST(KvBudget, StaysWithinItAndUsesMostOfIt) {
     EXPECT_GE(KvPages(kE2b, options).longest_sequence(budget.context), budget.context);
     EXPECT_EQ(options.max_sequences, 16);
   }
+}
+
+TEST(KvBudget, CountsScales) {
+  EXPECT_EQ(kv_page_bytes({3, 1, 512, 0}, 32, 1, 8), 3u * 32 * (2 * 512 + 2 * 8));
+  const KvBudget budget{.bytes = kGibibyte, .value_bytes = 1, .scale_bytes = 100, .context = 131072};
+  const RunnerOptions options = size_kv_within(kE2b, budget);
+  EXPECT_LE(bytes_of(options, budget), kGibibyte);
+  EXPECT_GT(bytes_of(options, budget), kGibibyte * 9 / 10);
 }
 
 TEST(KvBudget, TakesNoMoreThanItsSequencesCanUse) {

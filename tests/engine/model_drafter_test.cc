@@ -1,4 +1,4 @@
-// Drafter models on both host backends, against what transformers' drafter guesses.
+// Drafter models on all backends, against what transformers' drafter guesses.
 #include "engine/model_drafter.h"
 
 #include <gtest/gtest.h>
@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "cpu/cpu_runner.h"
+#include "cuda/cuda_runner.h"
 #include "engine/engine.h"
 #include "engine/step_builder.h"
 #include "ref/ref_runner.h"
@@ -21,9 +22,20 @@ using Case = std::pair<const char*, const char*>;  // checkpoint, device
 
 class ModelDrafts : public testing::TestWithParam<Case> {
  protected:
+  void SetUp() override {
+    try {
+      make_runner(plan_);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::unavailable) throw;
+      GTEST_SKIP() << error.what();
+    }
+  }
+
   std::unique_ptr<Runner> make_runner(const ModelPlan& plan) const {
     const RunnerOptions limits = size_kv(plan.kv_groups, 160, 8, 256);
-    if (std::string(GetParam().second) == "ref") return make_ref_runner(plan, limits);
+    const std::string device = GetParam().second;
+    if (device == "ref") return make_ref_runner(plan, limits);
+    if (device == "cuda") return make_cuda_runner(plan, limits, {});
     CpuOptions options;
     options.threads = 3;
     return make_cpu_runner(plan, limits, options);
@@ -98,8 +110,9 @@ TEST(ModelDrafter, AnEngineWithoutOneRefusesToDraftWithIt) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, ModelDrafts,
-                         testing::Values(Case{"tiny", "ref"}, Case{"tiny", "cpu"}, Case{"tiny-dense", "ref"},
-                                         Case{"tiny-dense", "cpu"}),
+                         testing::Values(Case{"tiny", "ref"}, Case{"tiny", "cpu"}, Case{"tiny", "cuda"},
+                                         Case{"tiny-dense", "ref"}, Case{"tiny-dense", "cpu"},
+                                         Case{"tiny-dense", "cuda"}),
                          [](const auto& test) {
                            std::string name = std::string(test.param.first) + test.param.second;
                            std::erase(name, '-');
