@@ -171,6 +171,16 @@ TEST_P(CudaDrafts, ReadQuantisedWeights) {
   }
 }
 
+// The drafter's weights stay bf16 beside a model that is quantised when it is loaded.
+TEST_P(CudaDrafts, BesideAQuantisedModel) {
+  for (const char* format : {"int8", "int4"}) {
+    EncodedMatrices storage;
+    const auto runner = cuda_runner(plan_, {.format = format});
+    expect_reference(quantized_plan(plan_, parse_format(format), storage), *runner, {format, {40, 7}, 1, 1});
+    expect_reference(quantized_plan(plan_, parse_format(format), storage), *runner, {format, {40}, 1, 1});
+  }
+}
+
 /// The plan's drafter with another width and random weights.
 std::shared_ptr<const DrafterPlan> widened(const ModelPlan& target, int width, RandomWeights& weights) {
   auto drafter = std::make_shared<DrafterPlan>(*target.drafter);
@@ -215,6 +225,22 @@ INSTANTIATE_TEST_SUITE_P(, CudaDrafts, testing::Values("tiny", "tiny-dense"), []
   std::ranges::replace(name, '-', '_');
   return name;
 });
+
+TEST(CudaDrafter, WhatItsKernelsCantDoIsSaidAtLoad) {
+  ModelPlan plan = load_drafting_plan("tiny");
+  auto drafter = std::make_shared<DrafterPlan>(*plan.drafter);
+  drafter->model.layers[1].attention.q.cols = 36;
+  plan.drafter = drafter;
+  try {
+    cuda_runner(plan);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::unsupported);
+    EXPECT_STREQ(error.what(),
+                 "the drafter: matrix q has 36 columns: the CUDA backend needs a multiple of 8");
+    return;
+  }
+  GTEST_SKIP() << "this build has no CUDA backend";
+}
 
 }  // namespace
 }  // namespace carat
