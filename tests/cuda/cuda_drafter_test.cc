@@ -171,16 +171,6 @@ TEST_P(CudaDrafts, ReadQuantisedWeights) {
   }
 }
 
-// The drafter's weights stay bf16 beside a model that is quantised when it is loaded.
-TEST_P(CudaDrafts, BesideAQuantisedModel) {
-  for (const char* format : {"int8", "int4"}) {
-    EncodedMatrices storage;
-    const auto runner = cuda_runner(plan_, {.format = format});
-    expect_reference(quantized_plan(plan_, parse_format(format), storage), *runner, {format, {40, 7}, 1, 1});
-    expect_reference(quantized_plan(plan_, parse_format(format), storage), *runner, {format, {40}, 1, 1});
-  }
-}
-
 /// The plan's drafter with another width and random weights.
 std::shared_ptr<const DrafterPlan> widened(const ModelPlan& target, int width, RandomWeights& weights) {
   auto drafter = std::make_shared<DrafterPlan>(*target.drafter);
