@@ -91,8 +91,6 @@ void require_supported(const ModelPlan& plan, const RunnerOptions& limits) {
          " kinds of placeholder tokens: the CUDA backend takes ", SoftTokens::kMost);
   ModelPlan copy = plan;
   for_each_linear(copy, require_columns);
-  if (!plan.drafter) return;
-  require_supported(plan.drafter->model, limits);  // pre, post and an ordered head have such columns too
 }
 
 void require_kv_type(KvType type) {
@@ -128,7 +126,17 @@ void require_equal_formats(const ModelPlan& plan) {
     require(l.attention.q, l.attention.v);
     require(l.gate, l.up);
   }
-  if (plan.drafter) require_equal_formats(plan.drafter->model);
+}
+
+/// Its other matrices have as many columns as those of the layers, or twice the model's.
+void require_supported_drafter(const ModelPlan& plan, const RunnerOptions& limits) {
+  if (!plan.drafter) return;
+  try {
+    require_supported(plan.drafter->model, limits);
+    require_equal_formats(plan.drafter->model);
+  } catch (const Error& error) {
+    fail(error.kind(), "the drafter: ", error.what());
+  }
 }
 
 std::optional<WeightFormat> wanted_format(const std::string& name) {
@@ -428,6 +436,7 @@ std::unique_ptr<Runner> make_cuda_runner(ModelPlan plan, const RunnerOptions& op
   cuda::require_supported(plan, options);
   cuda::require_kv_type(options.kv_type);
   cuda::require_equal_formats(plan);
+  cuda::require_supported_drafter(plan, options);
   const auto wanted = cuda::wanted_format(cuda.format);
   const cuda::Device device(cuda.device);
   cuda::require_shared_memory(plan, options.kv_type, device);

@@ -216,5 +216,21 @@ INSTANTIATE_TEST_SUITE_P(, CudaDrafts, testing::Values("tiny", "tiny-dense"), []
   return name;
 });
 
+TEST(CudaDrafter, WhatItsKernelsCantDoIsSaidAtLoad) {
+  ModelPlan plan = load_drafting_plan("tiny");
+  auto drafter = std::make_shared<DrafterPlan>(*plan.drafter);
+  drafter->model.layers[1].attention.q.cols = 36;
+  plan.drafter = drafter;
+  try {
+    cuda_runner(plan);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::unsupported);
+    EXPECT_STREQ(error.what(),
+                 "the drafter: matrix q has 36 columns: the CUDA backend needs a multiple of 8");
+    return;
+  }
+  GTEST_SKIP() << "this build has no CUDA backend";
+}
+
 }  // namespace
 }  // namespace carat
