@@ -195,13 +195,19 @@ TEST_P(CudaRunnerOn, SingleRowsEqualTheGeneralPath) {
       any_step());
 }
 
-// From position 2,048 on single rows split the keys over the GPU.
+// Single rows split long contexts over the GPU; at the longer one every part has several blocks of keys.
 TEST_P(CudaRunnerOn, LongContextsEqualTheGeneralPath) {
-  const auto general = make_cuda_runner(plan_, limits(), {.fused_single_rows = false});
-  const std::vector<int32_t> tokens = some_tokens(2055);
-  EXPECT_LE(
-      largest_difference(last_logits(*runner_, plan_, tokens, 9), last_logits(*general, plan_, tokens, 9)),
-      any_step());
+  RunnerOptions limits = size_kv(plan_.kv_groups, 8448, 1, 256);
+  limits.kv_type = GetParam().kv_type;
+  const auto single = make_cuda_runner(plan_, limits, options()),
+             general = make_cuda_runner(plan_, limits, {.fused_single_rows = false});
+  for (int count : {2055, 8200}) {
+    const std::vector<int32_t> tokens = some_tokens(count);
+    EXPECT_LE(
+        largest_difference(last_logits(*single, plan_, tokens, 9), last_logits(*general, plan_, tokens, 9)),
+        any_step())
+        << count << " tokens";
+  }
 }
 
 // A prompt ends with the kernels for single rows; past position 512 they split the keys over the GPU.
