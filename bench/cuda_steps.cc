@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -83,6 +84,15 @@ class Step {
     runner.submit(input_);
     runner.collect();
   }
+  /// Of the rows that others are drawn from.
+  std::vector<float> logits(Runner& runner) const {
+    StepInput input = input_;
+    input.sampling = {};
+    input.return_logits = true;
+    runner.submit(input);
+    const StepResult result = runner.collect();
+    return {result.logits.begin(), result.logits.end()};
+  }
 
  private:
   SamplingParams greedy_;
@@ -107,6 +117,24 @@ void time_steps(Runner& runner, double bandwidth) {
   for (int tokens : {16, 64, 128, 512, 2048, 4096}) {
     const double ms = Step(runner, 1, 0, tokens).time_ms(runner, 7);
     std::printf("prompt %5d            : %7.3f ms, %8.0f tokens/s\n", tokens, ms, tokens / ms * 1e3);
+  }
+}
+
+/// How far logits of single rows in one kernel are from those in a graph of kernels.
+void compare_persistent(Runner& graph, Runner& persistent) {
+  constexpr int kStep = 4000;
+  for (int past : {20, 300, 700, 2000, 6000}) {
+    for (Runner* runner : {&graph, &persistent})
+      for (int first = 0; first < past; first += kStep)
+        Step(*runner, 1, first, std::min(kStep, past - first)).run(*runner);
+    const Step step(graph, 1, past, 1);
+    const std::vector<float> expected = step.logits(graph), got = step.logits(persistent);
+    float difference = 0.f, largest = 0.f;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      difference = std::max(difference, std::abs(got[i] - expected[i]));
+      largest = std::max(largest, std::abs(expected[i]));
+    }
+    std::printf("one row   context %5d: logits differ by %.2g of up to %.3g\n", past, difference, largest);
   }
 }
 
@@ -190,6 +218,7 @@ int run(const Options& options) {
   if (options.variant == "persistent") {
     const auto persistent = make_cuda_runner(
         make_plan(load_model_config(options.directory), Checkpoint::open(options.directory)), limits, {});
+    compare_persistent(*runner, *persistent);
     time_persistent(*runner, *persistent);
   } else if (options.variant == "phases") {
     std::printf("%.3f ms\n", Step(*runner, 1, 100, 1).time_ms(*runner, 100));
