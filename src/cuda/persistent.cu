@@ -102,6 +102,8 @@ class Computation {
       note(i, &PhaseCycles::start);
       if (p.kind == PhaseKind::attention)
         attend<kFull, kSliding>(p, i, keep_next);
+      else if (p.kind == PhaseKind::per_layer_inputs)
+        compute_per_layer_inputs(p, i, keep_next);
       else
         multiply<kVectors>(p, i, keep_next);
       if (threadIdx.x != 0) continue;
@@ -170,9 +172,8 @@ class Computation {
     const OutputRange range(p);
     const bool residual = p.input.source != VectorSource::plain;
     const Gains<kVectors> gains(p.input, residual ? a_.d_model : 0);
-    const float factor = p.output.finish == VectorFinish::per_layer && threadIdx.x / 32 == 0
-                             ? per_layer_factor(p, range)
-                             : 0.f;
+    const bool scaled = p.output.finish == VectorFinish::per_layer && threadIdx.x < range.count;
+    const float factor = scaled ? __ldcg(p.output.factor.raw + range.first + threadIdx.x) : 0.f;
     wait_for(a_, p.wait_for, p.reads_tagged, p.missing);
     note(index, &PhaseCycles::waited);
 
@@ -292,21 +293,32 @@ class Computation {
     return tile;
   }
 
-  /// The factor of output `lane` of a per-layer gate; for one warp.
-  __device__ float per_layer_factor(const TokenPhase& p, const OutputRange& range) const {
+  /// What per-layer gates are multiplied with: once for all layers, since a gate that had to norm it first
+  /// would be late. A warp has all of a layer's, so that the norm is a warp's.
+  template <class KeepNext>
+  __device__ void compute_per_layer_inputs(const TokenPhase& p, int index, const KeepNext& keep_next) const {
+    wait_for(a_, p.wait_for, false);
+    note(index, &PhaseCycles::waited);
+    note(index, &PhaseCycles::ready);
+    keep_next();
     const PerLayerFactor& f = p.output.factor;
-    const int width = a_.ple_dim, lane = threadIdx.x % 32;
-    float square_sum = 0.f;
-    for (int i = lane; i < width; i += 32) {
-      const float v = __ldcg(f.raw + i) * f.project_scale;
-      square_sum += v * v;
+    const int width = a_.ple_dim, lane = threadIdx.x % 32, token = __ldcg(a_.token);
+    const auto* table = reinterpret_cast<const bfloat16*>(row_of(f.table, token < f.table.rows ? token : 0));
+    for (int layer = blockIdx.x; layer < p.layers && threadIdx.x < 32; layer += gridDim.x) {
+      PerLayerFactor of_layer = f;
+      of_layer.raw += layer * width;
+      float square_sum = 0.f;
+      for (int i = lane; i < width; i += 32) {
+        const float v = __ldcg(of_layer.raw + i) * f.project_scale;
+        square_sum += v * v;
+      }
+      const float scale = rsqrtf(warp_sum(square_sum) / static_cast<float>(width) + a_.eps) * f.project_scale;
+      for (int i = lane; i < width; i += 32)
+        p.output.out[layer * width + i] =
+            per_layer_input(of_layer, __bfloat162float(table[layer * width + i]), scale, i);
     }
-    square_sum = warp_sum(square_sum);
-    if (lane >= range.count) return 0.f;
-    const float scale = rsqrtf(square_sum / static_cast<float>(width) + a_.eps) * f.project_scale;
-    const int i = range.first + lane, token = __ldcg(a_.token);
-    const auto* row = reinterpret_cast<const bfloat16*>(row_of(f.table, token < f.table.rows ? token : 0));
-    return per_layer_input(f, __bfloat162float(row[f.table_column + i]), scale, i);
+    Sync()();
+    note(index, &PhaseCycles::done);
   }
 
   /// Adds the slices in order and turns sums into outputs. Whatever is written is written when thread 0

@@ -22,7 +22,8 @@ struct TapeRange {
 
 enum class PhaseKind {
   product,  // of `input`
-  attention
+  attention,
+  per_layer_inputs  // what all layers' gates are multiplied with, from their raw projection
 };
 
 /// A float32 with the number of the launch and phase that wrote it, in the high half: whoever reads it needs
@@ -47,6 +48,8 @@ struct alignas(16) TokenPhase {
   int cols, row_bytes, slice_cols, slice_bytes;
   int slices_shift;  // warps that share a row
   int tile_rows;     // most rows of a tape entry
+
+  int layers;  // per_layer_inputs
 
   // attention
   int heads, window;

@@ -30,6 +30,7 @@ DeviceArray<TaggedFloat> no_tags(std::size_t size) {
 
 const char* name_of(const TokenPhase& phase) {
   if (phase.kind == PhaseKind::attention) return phase.window > 0 ? "sliding" : "full attention";
+  if (phase.kind == PhaseKind::per_layer_inputs) return "per-layer inputs";
   if (phase.output.finish == VectorFinish::gated_gelu) return "gate and up";
   if (phase.output.finish == VectorFinish::per_layer) return "per-layer gate";
   if (phase.output.finish == VectorFinish::logits) return "head";
@@ -116,16 +117,17 @@ PersistentRow::PersistentRow(const ModelPlan& plan, const KvStorage& kv, const C
   branch_ = no_tags(static_cast<std::size_t>(plan.d_model));
   mixed_ = no_tags(static_cast<std::size_t>(plan.ple_dim));
   hidden_ = DeviceArray<float>(hidden);
-  ple_ = DeviceArray<float>(static_cast<std::size_t>(plan.ple_dim) * plan.layers.size());
+  projected_ = DeviceArray<float>(static_cast<std::size_t>(plan.ple_dim) * plan.layers.size());
+  per_layer_ = DeviceArray<float>(static_cast<std::size_t>(plan.ple_dim) * plan.layers.size());
   context_ = no_tags(heads);
   parts_ = no_tags(heads * kMostGroupParts);
   part_sizes_ = no_tags(static_cast<std::size_t>(plan.layers.front().attention.heads) * kMostGroupParts * 2);
   candidate_values_ = DeviceArray<float>(ctas);
   candidate_ids_ = DeviceArray<int32_t>(ctas);
-  schedule_ = persistent_schedule(
-      plan, layers,
-      {hidden_.data(), ple_.data(), qkv_.data(), context_.data(), branch_.data(), mixed_.data()},
-      queue.sm_count);
+  schedule_ = persistent_schedule(plan, layers,
+                                  {hidden_.data(), projected_.data(), per_layer_.data(), qkv_.data(),
+                                   context_.data(), branch_.data(), mixed_.data()},
+                                  queue.sm_count);
   phases_ = upload(schedule_.phases);
   tape_ = upload(schedule_.tape);
   ranges_ = upload(schedule_.ranges);

@@ -37,7 +37,7 @@ class PersistentRow {
 
   Queue& queue_;
   const SoftTokens& soft_tokens_;
-  DeviceArray<float> hidden_, ple_, candidate_values_;
+  DeviceArray<float> hidden_, projected_, per_layer_, candidate_values_;
   DeviceArray<TaggedFloat> qkv_, context_, parts_, part_sizes_, branch_, mixed_;
   DeviceArray<int32_t> candidate_ids_;
   DeviceArray<unsigned> counters_;

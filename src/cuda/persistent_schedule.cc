@@ -54,8 +54,8 @@ class Builder {
   VectorInput residual(const float* gain, float scalar, const float* next) const;
   void add_layer(const LayerPlan& l, const VectorInput& input, bool waits);
   void add_product(const Linear& w, int64_t rows, TokenPhase phase);
-  void add_attention(const LayerPlan& l);
-  PerLayerFactor per_layer_factor(int layer) const;
+  void add_attention(const LayerPlan& l, int qkv);
+  void add_per_layer_inputs();
   bool reads_tagged(const TokenPhase& phase) const {
     return phase.wait_for >= 0 && out_.phases[static_cast<std::size_t>(phase.wait_for)].writes_tagged;
   }
@@ -116,16 +116,19 @@ VectorInput Builder::residual(const float* gain, float scalar, const float* next
   return input;
 }
 
-PerLayerFactor Builder::per_layer_factor(int layer) const {
-  const std::size_t slice = static_cast<std::size_t>(layer) * static_cast<std::size_t>(plan_.ple_dim);
-  PerLayerFactor factor;
-  factor.raw = buffers_.ple + slice;
+void Builder::add_per_layer_inputs() {
+  TokenPhase phase{};
+  phase.kind = PhaseKind::per_layer_inputs;
+  phase.wait_for = 0;  // the projection
+  phase.layers = static_cast<int>(plan_.layers.size());
+  PerLayerFactor& factor = phase.output.factor;
+  factor.raw = buffers_.projected;
   factor.gain = plan_.ple_norm.data();
   factor.table = matrix(plan_.ple_table);
-  factor.table_column = static_cast<int>(slice);
   factor.project_scale = 1.f / std::sqrt(static_cast<float>(plan_.d_model));
   factor.table_scale = plan_.ple_embed_scale;
-  return factor;
+  phase.output.out = buffers_.per_layer;
+  out_.phases.push_back(phase);
 }
 
 /// None where a CTA may have nothing to write: it could still read what a later phase writes there.
@@ -172,10 +175,10 @@ void Builder::add_product(const Linear& w, int64_t rows, TokenPhase phase) {
   out_.phases.push_back(phase);
 }
 
-void Builder::add_attention(const LayerPlan& l) {
+void Builder::add_attention(const LayerPlan& l, int qkv) {
   TokenPhase phase{};
   phase.kind = PhaseKind::attention;
-  phase.wait_for = last_phase();
+  phase.wait_for = qkv;
   phase.writes_tagged = true;
   set_attention(phase, l.attention, kv_[static_cast<std::size_t>(l.index)]);
   out_.vector_floats = std::max({out_.vector_floats, attention_scratch_floats(l.attention.head_dim),
@@ -187,7 +190,10 @@ void Builder::add_attention(const LayerPlan& l) {
 void Builder::add_layer(const LayerPlan& l, const VectorInput& input, bool waits) {
   const AttentionPlan& a = l.attention;
   add_product(a.q, qkv_rows(a), product(input, buffers_.qkv, waits ? last_phase() : -1));
-  add_attention(l);
+  const int qkv = last_phase();
+  // By now the projection is there without waiting, and long before the first gate everybody waits in full.
+  if (l.index == 0 && plan_.ple_dim > 0) add_per_layer_inputs();
+  add_attention(l, qkv);
   out_.vector_floats = std::max(out_.vector_floats, static_cast<int>(a.o.cols));
   add_product(a.o, a.o.rows, product(plain(as_floats(buffers_.context)), buffers_.branch, last_phase()));
   TokenPhase hidden =
@@ -198,7 +204,7 @@ void Builder::add_layer(const LayerPlan& l, const VectorInput& input, bool waits
   if (!l.per_layer) return;
   TokenPhase mixed = product(residual(l.post_ffn.data(), 1.f, nullptr), buffers_.mixed, last_phase());
   mixed.output.finish = VectorFinish::per_layer;
-  mixed.output.factor = per_layer_factor(l.index);
+  mixed.output.factor.raw = buffers_.per_layer + l.index * plan_.ple_dim;
   add_product(l.per_layer->gate, l.per_layer->gate.rows, mixed);
   add_product(l.per_layer->proj, l.per_layer->proj.rows,
               product(plain(as_floats(buffers_.mixed)), buffers_.branch, last_phase()));
@@ -216,7 +222,7 @@ PersistentSchedule Builder::build() {
   out_.vector_floats = plan_.d_model;
   if (plan_.ple_dim > 0)
     add_product(plan_.ple_project, plan_.ple_project.rows,
-                product(residual(nullptr, 1.f, nullptr), buffers_.ple, -1));
+                product(residual(nullptr, 1.f, nullptr), buffers_.projected, -1));
   VectorInput input = residual(nullptr, 1.f, plan_.first_norm.data());
   for (const LayerPlan& l : plan_.layers) {
     add_layer(l, input, /*waits=*/l.index > 0);

@@ -9,7 +9,7 @@ namespace carat::cuda {
 
 /// Where phases find what they pass on. Device memory.
 struct PersistentBuffers {
-  float *hidden, *ple;
+  float *hidden, *projected, *per_layer;        // the raw inputs of all layers; these, normed
   TaggedFloat *qkv, *context, *branch, *mixed;  // mixed: per-layer gates
 };
 
