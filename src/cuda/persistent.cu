@@ -106,11 +106,6 @@ class Computation {
         compute_per_layer_inputs(p, i, keep_next);
       else
         multiply<kVectors>(p, i, keep_next);
-      if (threadIdx.x != 0) continue;
-      if (p.writes_tagged)
-        ptx::add_relaxed(counter_of(a_, i), 1);
-      else
-        ptx::add_release(counter_of(a_, i), 1);
     }
     if (blockIdx.x == 0) pick();
   }
@@ -125,6 +120,15 @@ class Computation {
   __device__ uint4* phase_words(int phase) const { return reinterpret_cast<uint4*>(phases_ + phase % 2); }
 
   __device__ void note(int phase, int64_t PhaseCycles::* field) const { cuda::note(a_, phase, field); }
+
+  /// This CTA has ended the phase, or, where words have tags, has read what it needs.
+  __device__ void signal(const TokenPhase& p, int index) const {
+    if (threadIdx.x != 0) return;
+    if (p.writes_tagged)
+      ptx::add_relaxed(counter_of(a_, index), 1);
+    else
+      ptx::add_release(counter_of(a_, index), 1);
+  }
 
   /// x = embedding[token] * scale, each thread what it will need of x in all phases.
   __device__ void write_embedding() const {
@@ -165,6 +169,7 @@ class Computation {
     else
       attend_part<kSliding>(a_, p, index, own, rope + a_.rotary_pairs[0], scratch, keep_next);
     note(index, &PhaseCycles::done);
+    signal(p, index);
   }
 
   template <int kVectors, class KeepNext>
@@ -225,7 +230,10 @@ class Computation {
     Sync()();
     note(index, &PhaseCycles::done);
     if (a_.cycles && blockIdx.x == 0 && threadIdx.x == 0) a_.cycles[index].starved = starved_;
+    // Tags speak for themselves: whoever reads the outputs may already come.
+    if (p.writes_tagged) signal(p, index);
     write_outputs(p, index, range, factor, sums);
+    if (!p.writes_tagged) signal(p, index);
   }
 
   template <int kVectors>
