@@ -136,6 +136,10 @@ void require_supported_drafter(const ModelPlan& plan, const RunnerOptions& limit
   } catch (const Error& error) {
     fail(error.kind(), "the drafter: ", error.what());
   }
+  const int64_t clusters = plan.drafter->ordered.centroids.rows;
+  if (clusters > kMostClusters)
+    fail(ErrorKind::unsupported, "the drafter: ", clusters,
+         " clusters of tokens: the CUDA backend takes up to ", kMostClusters);
 }
 
 std::optional<WeightFormat> wanted_format(const std::string& name) {
