@@ -179,7 +179,8 @@ void require_memory(ModelPlan& plan, const RunnerOptions& limits, const Device& 
   const std::size_t weights = all_weight_bytes(plan, wanted), kv = KvStorage::bytes(plan, limits),
                     buffers = buffer_bytes(plan, limits, device);
   if (weights + kv + buffers <= free) return;
-  fail(ErrorKind::out_of_memory, device.name(), ": the model needs ",
+  fail(ErrorKind::out_of_memory, device.name(),
+       plan.drafter ? ": the model and its drafter need " : ": the model needs ",
        static_cast<double>(weights + kv + buffers) / kGigabyte, " GB (weights ",
        static_cast<double>(weights) / kGigabyte, ", KV ", static_cast<double>(kv) / kGigabyte, ", buffers ",
        static_cast<double>(buffers) / kGigabyte, "), but ", static_cast<double>(free) / kGigabyte,
