@@ -23,12 +23,6 @@ std::size_t page_elements(const KvGroup& group, const RunnerOptions& limits) {
          static_cast<std::size_t>(token_elements(group.head_dim, limits.kv_type));
 }
 
-/// `rows` rows from the first of `w` on: more than w has where the next matrix lies right behind it.
-Matrix matrix(const Linear& w, int64_t rows) {
-  return {w.data, static_cast<int>(rows), static_cast<int>(w.cols), w.format};
-}
-Matrix matrix(const Linear& w) { return matrix(w, w.rows); }
-
 /// Widths of the widest layer, per row.
 struct Widths {
   std::size_t d, heads, context, qkv, hidden, ple, experts, chosen, moe_hidden;

@@ -12,6 +12,12 @@
 
 namespace carat::cuda {
 
+/// `rows` rows from the first of `w` on: more than w has where the next matrix lies right behind it.
+inline Matrix matrix(const Linear& w, int64_t rows) {
+  return {w.data, static_cast<int>(rows), static_cast<int>(w.cols), w.format};
+}
+inline Matrix matrix(const Linear& w) { return matrix(w, w.rows); }
+
 /// K/V storage: per group [pages, layers, 4, kv_heads, page_tokens, head_dim] float16; the 4 are the high
 /// halves of K and of V, then their low halves. Of KvType::f16 there are only the 2 high ones; of int8 a
 /// record per token and head, see KvLayer.

@@ -15,10 +15,6 @@ RunnerOptions one_row_each(RunnerOptions limits) {
   return limits;
 }
 
-Matrix matrix(const Linear& w) {
-  return {w.data, static_cast<int>(w.rows), static_cast<int>(w.cols), w.format};
-}
-
 /// Whether one row can take the kernels for single rows. These bring a row of weights on chip at a time: too
 /// little for a dense head of short rows.
 bool supports_single_row(const DrafterPlan& plan, const Queue& queue) {

@@ -137,6 +137,10 @@ void require_supported_drafter(const ModelPlan& plan, const RunnerOptions& limit
   } catch (const Error& error) {
     fail(error.kind(), "the drafter: ", error.what());
   }
+  const int64_t clusters = plan.drafter->ordered.centroids.rows;
+  if (clusters > kMostClusters)
+    fail(ErrorKind::unsupported, "the drafter: ", clusters,
+         " clusters of tokens: the CUDA backend takes up to ", kMostClusters);
 }
 
 std::optional<WeightFormat> wanted_format(const std::string& name) {
@@ -176,7 +180,8 @@ void require_memory(ModelPlan& plan, const RunnerOptions& limits, const Device& 
   const std::size_t weights = all_weight_bytes(plan, wanted), kv = KvStorage::bytes(plan, limits),
                     buffers = buffer_bytes(plan, limits, device);
   if (weights + kv + buffers <= free) return;
-  fail(ErrorKind::out_of_memory, device.name(), ": the model needs ",
+  fail(ErrorKind::out_of_memory, device.name(),
+       plan.drafter ? ": the model and its drafter need " : ": the model needs ",
        static_cast<double>(weights + kv + buffers) / kGigabyte, " GB (weights ",
        static_cast<double>(weights) / kGigabyte, ", KV ", static_cast<double>(kv) / kGigabyte, ", buffers ",
        static_cast<double>(buffers) / kGigabyte, "), but ", static_cast<double>(free) / kGigabyte,

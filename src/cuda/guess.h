@@ -32,6 +32,8 @@ struct StartRowsArgs {
 };
 void start_rows(Queue& queue, const StartRowsArgs& args, int rows);
 
+/// How many clusters fit the shared memory of any GPU.
+inline constexpr int kMostClusters = 16384;
 /// The clusters with the largest logits, the best first, the lower one of equals.
 struct ClusterArgs {
   const float* logits;  // [rows, clusters]

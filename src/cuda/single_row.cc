@@ -12,12 +12,6 @@ constexpr int kMiddleContext = 256, kLongContext = 2048;
 /// The residual stream passes through the shared memory of every CTA.
 constexpr int kMostWidth = 4096;
 
-/// `rows` rows from the first of `w` on: more than w has where the next matrix lies right behind it.
-Matrix matrix(const Linear& w, int64_t rows) {
-  return {w.data, static_cast<int>(rows), static_cast<int>(w.cols), w.format};
-}
-Matrix matrix(const Linear& w) { return matrix(w, w.rows); }
-
 bool supports_columns(const Linear& w) { return matvec_supports(w.format, static_cast<int>(w.cols)); }
 
 int64_t qkv_rows(const AttentionPlan& a) {

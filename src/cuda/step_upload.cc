@@ -42,8 +42,7 @@ bool one_token_each(const Rows& rows) {
 /// several small ones side by side.
 bool takes_small_tiles(int longest_segment, int heads_per_kv) {
   constexpr int kSmallRows = 16, kFewTokens = 16;
-  return longest_segment * heads_per_kv <= kSmallRows ||
-         (longest_segment <= kFewTokens && heads_per_kv <= kSmallRows);
+  return longest_segment <= kFewTokens && heads_per_kv <= kSmallRows;
 }
 
 }  // namespace
