@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "cuda/cuda_blocks.h"
 #include "cuda/packed_rows.h"
 
 namespace carat::cuda {
@@ -32,10 +33,6 @@ int slices_of(int64_t cols, int rows_of_cta) {
 
 bool supports(const Linear& w) {
   return w.format == WeightFormat::bf16 && w.cols * 2 <= kRingStageBytes && slices_of(w.cols, kWarps) > 0;
-}
-
-Matrix matrix(const Linear& w) {
-  return {w.data, static_cast<int>(w.rows), static_cast<int>(w.cols), w.format};
 }
 
 int64_t qkv_rows(const AttentionPlan& a) {
