@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -23,6 +24,11 @@ using Clock = std::chrono::steady_clock;
 
 double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+double median(std::vector<double>& times) {
+  std::ranges::nth_element(times, times.begin() + std::ssize(times) / 2);
+  return times[times.size() / 2];
 }
 
 /// `sequences` sequences of `past` cached tokens that each take `count` tokens more; pages are handed out in
@@ -52,10 +58,16 @@ class Step {
     input_.sampling = sampling_;
   }
 
-  /// Median of `runs` steps; each is submitted before its predecessor is collected.
+  /// Median of `runs` steps.
   double time_ms(Runner& runner, int runs) const {
-    constexpr int kWarmUp = 3;
     std::vector<double> times;
+    add_times(runner, runs, times);
+    return median(times);
+  }
+
+  /// Each step is submitted before its predecessor is collected.
+  void add_times(Runner& runner, int runs, std::vector<double>& times) const {
+    constexpr int kWarmUp = 3;
     runner.submit(input_);
     auto start = Clock::now();
     for (int i = 0; i < runs + kWarmUp; ++i) {
@@ -65,14 +77,21 @@ class Step {
       start = Clock::now();
     }
     runner.collect();
-    std::nth_element(times.begin(), times.begin() + runs / 2, times.end());
-    return times[static_cast<std::size_t>(runs / 2)];
   }
 
   const std::array<PageTable, kKvGroups>& page_tables() const { return input_.page_tables; }
   void run(Runner& runner) const {
     runner.submit(input_);
     runner.collect();
+  }
+  /// Of the rows that others are drawn from.
+  std::vector<float> logits(Runner& runner) const {
+    StepInput input = input_;
+    input.sampling = {};
+    input.return_logits = true;
+    runner.submit(input);
+    const StepResult result = runner.collect();
+    return {result.logits.begin(), result.logits.end()};
   }
 
  private:
@@ -101,9 +120,36 @@ void time_steps(Runner& runner, double bandwidth) {
   }
 }
 
-double median(std::vector<double>& times) {
-  std::ranges::nth_element(times, times.begin() + std::ssize(times) / 2);
-  return times[times.size() / 2];
+/// How far logits of single rows in one kernel are from those in a graph of kernels.
+void compare_persistent(Runner& graph, Runner& persistent) {
+  constexpr int kStep = 4000;
+  for (int past : {20, 300, 700, 2000, 6000}) {
+    for (Runner* runner : {&graph, &persistent})
+      for (int first = 0; first < past; first += kStep)
+        Step(*runner, 1, first, std::min(kStep, past - first)).run(*runner);
+    const Step step(graph, 1, past, 1);
+    const std::vector<float> expected = step.logits(graph), got = step.logits(persistent);
+    float difference = 0.f, largest = 0.f;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      difference = std::max(difference, std::abs(got[i] - expected[i]));
+      largest = std::max(largest, std::abs(expected[i]));
+    }
+    std::printf("one row   context %5d: logits differ by %.2g of up to %.3g\n", past, difference, largest);
+  }
+}
+
+/// Single rows in one kernel beside single rows in a graph of kernels, in turns.
+void time_persistent(Runner& graph, Runner& persistent) {
+  for (int past : {0, 100, 500, 1000, 2000, 4000, 16000, 60000}) {
+    const Step step(graph, 1, past, 1);
+    std::array<std::vector<double>, 2> times;
+    for (int turn = 0; turn < 6; ++turn) {
+      step.add_times(graph, 20, times[0]);
+      step.add_times(persistent, 20, times[1]);
+    }
+    std::printf("one row   context %5d: graph %7.3f ms, persistent %7.3f ms per token\n", past,
+                median(times[0]), median(times[1]));
+  }
 }
 
 /// Steps of one token and `guesses` of each sequence, and as many guesses behind them.
@@ -165,9 +211,18 @@ int run(const Options& options) {
   const auto runner = make_cuda_runner(std::move(plan), limits,
                                        {.format = quantized ? std::string(options.variant) : std::string(),
                                         .fast_prompts = options.variant == "fast",
-                                        .fused_single_rows = options.variant != "general"});
+                                        .fused_single_rows = options.variant != "general",
+                                        .persistent = options.variant != "persistent",
+                                        .phase_report = options.variant == "phases" ? stdout : nullptr});
   std::printf("loaded in %.3f s\n", ms_since(start) / 1e3);
-  if (options.drafter) {
+  if (options.variant == "persistent") {
+    const auto persistent = make_cuda_runner(
+        make_plan(load_model_config(options.directory), Checkpoint::open(options.directory)), limits, {});
+    compare_persistent(*runner, *persistent);
+    time_persistent(*runner, *persistent);
+  } else if (options.variant == "phases") {
+    std::printf("%.3f ms\n", Step(*runner, 1, 100, 1).time_ms(*runner, 100));
+  } else if (options.drafter) {
     time_all_guesses(*runner);
   } else if (options.shapes.empty()) {
     time_steps(*runner, bandwidth);
@@ -186,7 +241,7 @@ int main(int argc, char** argv) {
   if (argc < 2) {
     std::fprintf(stderr,
                  "usage: bench_cuda_steps CHECKPOINT [default | general | fast | int8 | int4 | kv-f16 | "
-                 "kv-int8 [DRAFTER | SEQUENCES PAST COUNT ...]]\n");
+                 "kv-int8 | persistent | phases [DRAFTER | SEQUENCES PAST COUNT ...]]\n");
     return 2;
   }
   try {

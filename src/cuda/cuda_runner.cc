@@ -12,6 +12,7 @@
 #include "cuda/cuda_blocks.h"
 #include "cuda/cuda_drafter.h"
 #include "cuda/device_sampler.h"
+#include "cuda/persistent_row.h"
 #include "cuda/single_row.h"
 #include "cuda/step_upload.h"
 #include "cuda/weights_upload.h"
@@ -218,16 +219,27 @@ class CudaRunner final : public Runner {
         upload_(plan_, limits),
         blocks_(plan_, kv_, limits, queue_, options.fast_prompts),
         sampler_(plan_.vocab),
-        drawn_(static_cast<std::size_t>(limits.max_step_tokens)) {
+        drawn_(static_cast<std::size_t>(limits.max_step_tokens)),
+        phase_report_(options.phase_report) {
     for (Slot& slot : slots_) slot.tokens = PinnedArray<int32_t>(drawn_.size());
     if (options.fused_single_rows && SingleRow::supports(plan_, queue_))
       blocks_.finish_with(single_row_.emplace(plan_, kv_, blocks_, queue_));
+    // It knows keys and values in two halves only, and leaves no rows for a drafter.
+    const bool takes_plan = single_row_ && !plan_.drafter && limits.kv_type == KvType::automatic;
+    const int shared_bytes = device.shared_bytes_per_block();
+    if (takes_plan && options.persistent &&
+        PersistentRow::supports(plan_, limits.page_tokens, queue_, shared_bytes))
+      persistent_row_.emplace(plan_, kv_, blocks_, queue_, shared_bytes);
+    if (persistent_row_ && options.phase_report) persistent_row_->record_times();
     if (!plan_.drafter) return;
     drafter_.emplace(plan_, blocks_, kv_, limits, queue_, options.fused_single_rows);
     plan_.drafter.reset();  // with its checkpoint
   }
 
-  ~CudaRunner() override { cudaStreamSynchronize(stream_); }
+  ~CudaRunner() override {
+    cudaStreamSynchronize(stream_);
+    if (persistent_row_ && phase_report_) persistent_row_->report(phase_report_);
+  }
 
   const RunnerInfo& info() const override { return info_; }
   void time_phases(bool on) override;
@@ -277,6 +289,7 @@ class CudaRunner final : public Runner {
   StepUpload upload_;
   CudaBlocks blocks_;
   std::optional<SingleRow> single_row_;
+  std::optional<PersistentRow> persistent_row_;
   std::optional<CudaDrafter> drafter_;
   DeviceStep last_step_;
   DeviceSampler sampler_;
@@ -285,6 +298,7 @@ class CudaRunner final : public Runner {
   DeviceArray<int32_t> drawn_;  // of the last step that drew
   DeviceArray<float> logits_, candidate_values_;
   DeviceArray<int32_t> candidate_ids_;
+  std::FILE* phase_report_;
   std::array<Slot, 2> slots_;
   std::deque<Shape> shapes_;   // oldest first
   std::deque<int> in_flight_;  // indices of slots, oldest first
@@ -331,10 +345,12 @@ void CudaRunner::run(const StepInput& step, Slot& slot, int index) {
   const DeviceStep device = last_step_ = upload_.pack(index, rows, suppressed);
   if (sampled) sampler_.upload(queue_, index, step.sampling);
   const bool single = single_row_ && all.count() == 1 && slot.rows == 1;
+  const int position = step.segments.front().past;
   slot.token_written = single && greedy;
-  if (single) {
-    single_row_->run(device, step.segments.front().past, upload_, index, logits_.data(), drawn_.data(),
-                     slot.tokens.data());
+  if (single && persistent_row_ && persistent_row_->takes(position) && !blocks_.marks_phases()) {
+    persistent_row_->run(device, upload_, index, logits_.data(), drawn_.data(), slot.tokens.data());
+  } else if (single) {
+    single_row_->run(device, position, upload_, index, logits_.data(), drawn_.data(), slot.tokens.data());
   } else {
     upload_.copy(queue_, index);
     run_blocks(device, rows, greedy);

@@ -1,6 +1,7 @@
 // The CUDA backend. A build without nvcc has the same function, which throws Error{unavailable}.
 #pragma once
 #include <cstddef>
+#include <cstdio>
 #include <memory>
 #include <string>
 
@@ -16,6 +17,10 @@ struct CudaOptions {
   bool fast_prompts = false;
   /// False: steps of one row take the same path as all others, for comparisons.
   bool fused_single_rows = true;
+  /// Steps of one row in a single launch, where the model allows it; false: as a graph of kernels.
+  bool persistent = true;
+  /// Where the persistent kernel's phases are reported when the runner ends; null: nowhere.
+  std::FILE* phase_report = nullptr;
 };
 
 std::unique_ptr<Runner> make_cuda_runner(ModelPlan plan, const RunnerOptions& options,

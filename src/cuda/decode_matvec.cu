@@ -9,18 +9,18 @@
 #include <bit>
 
 #include "cuda/decode.h"
-#include "cuda/greedy.h"
 #include "cuda/lane_vector.h"
 #include "cuda/launch.h"
 #include "cuda/math.h"
 #include "cuda/ptx.h"
-#include "cuda/weight_values.h"
+#include "cuda/vector_phase.h"
 
 namespace carat::cuda {
 namespace {
 
-constexpr int kWarpsShift = 3, kWarps = 1 << kWarpsShift, kThreads = 32 * kWarps, kMostStages = 8,
+constexpr int kWarpsShift = 3, kWarps = kVectorWarps, kThreads = kVectorThreads, kMostStages = 8,
               kMostSlices = 8;
+static_assert(kWarps == 1 << kWarpsShift);
 /// Weights in flight per CTA. More only lengthens the queue in front of the small reads that the next product
 /// waits for.
 constexpr int kRingBytes = 48 * 1024;
@@ -132,93 +132,6 @@ class Ring {
   uint32_t parity_ = 0;
 };
 
-/// The gains of a residual input, read before the kernel waits.
-template <int kVectors>
-struct Gains {
-  float4 branch[kVectors], norm[kVectors];
-
-  __device__ Gains(const VectorInput& in, int d) {
-#pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-      const int i = v * kThreads + static_cast<int>(threadIdx.x);
-      if (in.branch_gain && i < d / 4) branch[v] = load4(in.branch_gain, i);
-      if (in.norm_gain && i < d / 4) norm[v] = load4(in.norm_gain, i);
-    }
-  }
-};
-
-/// Four sums over the CTA with one barrier.
-__device__ inline float4 block_sums(float4 v, float4* scratch) {
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
-    v.x += __shfl_xor_sync(kAllLanes, v.x, offset);
-    v.y += __shfl_xor_sync(kAllLanes, v.y, offset);
-    v.z += __shfl_xor_sync(kAllLanes, v.z, offset);
-    v.w += __shfl_xor_sync(kAllLanes, v.w, offset);
-  }
-  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = v;
-  __syncthreads();
-  float4 total = make_float4(0.f, 0.f, 0.f, 0.f);
-#pragma unroll
-  for (int w = 0; w < kWarps; ++w) {
-    const float4 part = scratch[w];
-    total = make_float4(total.x + part.x, total.y + part.y, total.z + part.z, total.w + part.w);
-  }
-  return total;
-}
-
-/// Columns [4 i, 4 i + 4) of a token's embedding.
-__device__ float4 embedding4(const Matrix& table, int token, int i) {
-  return make_float4(load_value(table, token, 4 * i), load_value(table, token, 4 * i + 1),
-                     load_value(table, token, 4 * i + 2), load_value(table, token, 4 * i + 3));
-}
-
-/// Computes x and the vector that the product needs of it; leaves the vector in shared memory. With y =
-/// branch * gain and c = 1 / rms(branch), |x + c y|^2 = |x|^2 + 2 c x.y + c^2 |y|^2: both norms need only one
-/// round of sums.
-template <int kVectors>
-__device__ void prepare_vector(const MatvecArgs& a, const Gains<kVectors>& gains, float* vector,
-                               float4* scratch) {
-  const VectorInput& in = a.input;
-  const int d = a.w.cols, vectors = d / 4;
-  const bool embedding = in.source == VectorSource::embedding;
-  const float4 zero = make_float4(0.f, 0.f, 0.f, 0.f);
-  const int token = embedding ? __ldcg(in.token) : 0;
-  float4 x[kVectors], y[kVectors], sums = zero;  // |branch|^2, |x|^2, x.y, |y|^2
-#pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
-    const int i = v * kThreads + static_cast<int>(threadIdx.x);
-    x[v] = y[v] = zero;
-    if (i >= vectors) continue;
-    if (embedding) {
-      x[v] = embedding4(in.embedding, token, i);
-    } else {
-      const float4 branch = load4(in.branch, i);
-      x[v] = load4(in.in, i);
-      y[v] = times(branch, gains.branch[v]);
-      sums.x += dot(branch, branch);
-    }
-    sums.y += dot(x[v], x[v]);
-    sums.z += dot(x[v], y[v]);
-    sums.w += dot(y[v], y[v]);
-  }
-  sums = block_sums(sums, scratch);
-  const float width = static_cast<float>(d), c = rsqrtf(sums.x / width + in.eps);
-  const float square_sum = (sums.y + 2.f * c * sums.z + c * c * sums.w) * in.scalar * in.scalar;
-  const float scale = in.norm_gain ? rsqrtf(fmaxf(square_sum, 0.f) / width + in.eps) : 1.f;
-#pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
-    const int i = v * kThreads + static_cast<int>(threadIdx.x);
-    if (i >= vectors) continue;
-    float4 r = make_float4((x[v].x + c * y[v].x) * in.scalar, (x[v].y + c * y[v].y) * in.scalar,
-                           (x[v].z + c * y[v].z) * in.scalar, (x[v].w + c * y[v].w) * in.scalar);
-    if (in.x_out && blockIdx.x == 0) reinterpret_cast<float4*>(in.x_out)[i] = r;
-    if (in.norm_gain)
-      r = times(make_float4(r.x * scale, r.y * scale, r.z * scale, r.w * scale), gains.norm[v]);
-    reinterpret_cast<float4*>(vector)[swizzled(i)] = r;
-  }
-}
-
 /// All products of this warp; sums[slice][row of the CTA]. One step at a time: a warp has a thousand cycles
 /// for each until memory delivers the next one, so a short loop is worth more than overlapped reductions.
 /// Short rows go in pairs, which share the latency of their sums.
@@ -268,30 +181,13 @@ __device__ float per_layer_factor(const MatvecArgs& a, const Share& share, float
   const float scale = rsqrtf(square_sum / static_cast<float>(a.w.rows) + a.input.eps) * f.project_scale;
   const int i = share.first + static_cast<int>(threadIdx.x), token = __ldcg(a.input.token);
   const float table = load_value(f.table, token < f.table.rows ? token : 0, f.table_column + i);
-  return (__ldcg(f.raw + i) * scale * f.gain[i] + table * f.table_scale) * 0.7071067811865476f;
+  return per_layer_input(f, table, scale, i);
 }
 
-__device__ __noinline__ void write_logits(const MatvecArgs& a, const Share& share, float* sums,
-                                          Candidate* scratch) {
-  const VectorOutput& o = a.output;
-#pragma unroll 1
-  for (int i = threadIdx.x; i < o.suppressed_count; i += kThreads) {
-    const int at = o.suppressed[i] - share.first;
-    if (at >= 0 && at < share.count) sums[at] = -INFINITY;
-  }
-  __syncthreads();
-  Candidate best = no_candidate();
-#pragma unroll 1
-  for (int i = threadIdx.x; i < share.count; i += kThreads) {
-    const float logit = sums[i] == -INFINITY ? sums[i] : soft_cap(sums[i], o.cap);
-    o.out[share.first + i] = logit;
-    best = better(best, {logit, share.first + i});
-  }
-  best = block_best<kThreads>(best, scratch);
-  if (threadIdx.x == 0) {
-    o.candidate_values[blockIdx.x] = best.value;
-    o.candidate_ids[blockIdx.x] = best.id;
-  }
+/// Out of line: the kernel's own code has to stay short.
+__device__ __noinline__ void write_head(const MatvecArgs& a, const Share& share, float* sums,
+                                        Candidate* scratch) {
+  write_logits(a.output, share.first, share.count, sums, scratch, SyncBlock());
 }
 
 /// Adds the slices in order and turns sums into outputs.
@@ -307,7 +203,7 @@ __device__ void write_outputs(const MatvecArgs& a, const Share& share, float* su
     __syncthreads();
   }
   if (a.output.finish == VectorFinish::logits) {
-    write_logits(a, share, sums, best);
+    write_head(a, share, sums, best);
     return;
   }
 #pragma unroll 1
@@ -348,7 +244,14 @@ __global__ void __launch_bounds__(kThreads, kResident) matvec_kernel(const __gri
       for (int i = threadIdx.x; i < a.w.cols / 4; i += kThreads)
         reinterpret_cast<float4*>(vector)[swizzled(i)] = load4(a.input.in, i);
     } else {
-      prepare_vector<kVectors>(a, gains, vector, scratch);
+      float4 branch[kVectors];
+#pragma unroll
+      for (int v = 0; v < kVectors; ++v) {
+        const int i = v * kThreads + static_cast<int>(threadIdx.x);
+        branch[v] = a.input.branch && i < a.w.cols / 4 ? load4(a.input.branch, i) : float4{};
+      }
+      prepare_vector<true>(a.input, a.w.cols, a.input.in, blockIdx.x == 0 ? a.input.x_out : nullptr, branch,
+                           gains, vector, scratch, SyncBlock());
     }
     __syncthreads();
     x.load(cols, [&](int i) { return vectors[swizzled(first_col / 4 + i)]; });

@@ -29,13 +29,17 @@ __device__ inline Candidate warp_best(Candidate best) {
   return best;
 }
 
-/// Valid in warp 0. `scratch` holds one candidate per warp.
-template <int kThreads>
-__device__ inline Candidate block_best(Candidate best, Candidate* scratch) {
+/// Valid in warp 0. `scratch` holds one candidate per warp; `sync` is the barrier of the kThreads threads.
+template <int kThreads, class Sync>
+__device__ inline Candidate block_best(Candidate best, Candidate* scratch, Sync&& sync) {
   best = warp_best(best);
   if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = best;
-  __syncthreads();
+  sync();
   return warp_best(threadIdx.x < kThreads / 32 ? scratch[threadIdx.x] : no_candidate());
+}
+template <int kThreads>
+__device__ inline Candidate block_best(Candidate best, Candidate* scratch) {
+  return block_best<kThreads>(best, scratch, [] { __syncthreads(); });
 }
 
 /// The token that the best of all candidates stands for; -1 when none is finite.

@@ -160,6 +160,34 @@ class LaneVector<WeightFormat::bf16> {
     return even + odd;
   }
 
+  /// The products with two rows at once: their loads and sums overlap. The slice has kUsed times 256 columns,
+  /// or, with kUsed = 0, `cols` of them.
+  template <int kUsed>
+  __device__ float2 dot_pair(const unsigned char* first, const unsigned char* second, int cols) const {
+    constexpr int kCount = kUsed > 0 ? kUsed : kChunks;
+    uint4 a[kCount], b[kCount];
+#pragma unroll
+    for (int c = 0; c < kCount; ++c) {
+      const bool inside = kUsed > 0 || 8 * chunk(c) < cols;
+      a[c] = inside ? reinterpret_cast<const uint4*>(first)[chunk(c)] : make_uint4(0, 0, 0, 0);
+      b[c] = inside ? reinterpret_cast<const uint4*>(second)[chunk(c)] : make_uint4(0, 0, 0, 0);
+    }
+    float2 even = make_float2(0.f, 0.f), odd = even;
+#pragma unroll
+    for (int c = 0; c < kCount; ++c) {
+      const uint32_t pairs[4][2] = {{a[c].x, b[c].x}, {a[c].y, b[c].y}, {a[c].z, b[c].z}, {a[c].w, b[c].w}};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float* v = x_ + c * 8 + 2 * i;
+        even.x += low_bf16(pairs[i][0]) * v[0];
+        even.y += low_bf16(pairs[i][1]) * v[0];
+        odd.x += high_bf16(pairs[i][0]) * v[1];
+        odd.y += high_bf16(pairs[i][1]) * v[1];
+      }
+    }
+    return make_float2(even.x + odd.x, even.y + odd.y);
+  }
+
  private:
   static constexpr int kChunks = kMostSliceCols / 256;  // 16-byte loads of a lane
   static __device__ int chunk(int c) { return c * 32 + static_cast<int>(threadIdx.x) % 32; }

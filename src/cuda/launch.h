@@ -27,6 +27,8 @@ struct LaunchShape {
   int threads;
   std::size_t shared_bytes = 0;
   int cluster = 1;  // CTAs of a cluster, along grid.x
+  /// All CTAs run at the same time, so that they can wait for each other; starts after its predecessor's end.
+  bool cooperative = false;
 };
 
 /// Launches `kernel` behind what the queue already holds. A launch never throws: the queue keeps the first
@@ -39,7 +41,10 @@ void launch(Queue& queue, const LaunchShape& shape, void (*kernel)(Params...), c
   if (queue.status != cudaSuccess) return;
   cudaLaunchAttribute attributes[2]{};
   unsigned count = 0;
-  if (queue.overlap) {
+  if (shape.cooperative) {
+    attributes[count].id = cudaLaunchAttributeCooperative;
+    attributes[count++].val.cooperative = 1;
+  } else if (queue.overlap) {
     attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[count++].val.programmaticStreamSerializationAllowed = 1;
   }

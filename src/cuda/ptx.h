@@ -368,6 +368,58 @@ __device__ inline void warpgroup_mma_f16(float (&d)[64], const uint32_t (&a)[4],
 #undef CARAT_PTX_FLOATS4
 #endif
 
+// ---- Words in global memory through which CTAs wait for each other.
+
+/// What others wrote before their add_release() is visible to this thread afterwards, and to those it meets
+/// at a barrier.
+__device__ inline unsigned load_acquire(const unsigned* word) {
+  unsigned value;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+  return value;
+}
+
+__device__ inline void add_release(unsigned* word, unsigned value) {
+  asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+}
+
+/// The same without saying anything about other memory.
+__device__ inline unsigned load_relaxed(const unsigned* word) {
+  unsigned value;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+  return value;
+}
+__device__ inline uint64_t load_relaxed(const uint64_t* word) {
+  uint64_t value;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+  return value;
+}
+__device__ inline void add_relaxed(unsigned* word, unsigned value) {
+  asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+}
+
+/// Two neighbouring words of 8 bytes, each of them whole.
+__device__ inline ulonglong2 load_relaxed_pair(const uint64_t* words) {
+  ulonglong2 pair;
+  asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];"
+               : "=l"(pair.x), "=l"(pair.y)
+               : "l"(words)
+               : "memory");
+  return pair;
+}
+__device__ inline void store_relaxed_pair(uint64_t* words, uint64_t first, uint64_t second) {
+  asm volatile("st.relaxed.gpu.global.v2.u64 [%0], {%1, %2};" ::"l"(words), "l"(first), "l"(second)
+               : "memory");
+}
+__device__ inline void store_relaxed(uint64_t* word, uint64_t value) {
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+}
+
+/// A barrier of the first kThreads threads of a CTA only.
+template <int kThreads>
+__device__ inline void sync_first_threads() {
+  asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
+}
+
 // ---- Loads.
 
 /// Weights are read once a step: past L1.

@@ -1,0 +1,258 @@
+#include "cuda/persistent_schedule.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "cuda/cuda_blocks.h"
+#include "cuda/packed_rows.h"
+
+namespace carat::cuda {
+namespace {
+
+constexpr int kWarps = 8, kMostSliceColumns = 1536, kSliceColumnsStep = 256;
+constexpr int kMostContextColumns = 4096;  // attention's context passes through shared memory
+
+/// Tiles that a CTA has in flight: enough for nearly the full bandwidth. More lengthens the queue in front of
+/// the small reads and writes that everybody waits for; the head has few of those.
+constexpr uint32_t kTiles = 2, kTilesOfHead = 4;
+/// CTAs that are not waited for where words have tags: those are read while the last ones are being written.
+constexpr unsigned kMissing = 32;
+
+bool can_slice(int64_t cols, int slices) { return cols % (8 * slices) == 0; }
+
+/// Slices of a row: at least so many that a slice fits a lane's registers, more where a CTA has few rows.
+/// 0 when there is no such number.
+int slices_of(int64_t cols, int rows_of_cta) {
+  int slices = 1;
+  while (cols / slices > kMostSliceColumns) slices *= 2;
+  if (slices > kWarps || !can_slice(cols, slices)) return 0;
+  while (2 * slices * rows_of_cta <= kWarps && cols / (2 * slices) % kSliceColumnsStep == 0) slices *= 2;
+  return slices;
+}
+
+bool supports(const Linear& w) {
+  return w.format == WeightFormat::bf16 && w.cols * 2 <= kRingStageBytes && slices_of(w.cols, kWarps) > 0;
+}
+
+int64_t qkv_rows(const AttentionPlan& a) {
+  return a.q.rows + (a.writes_kv ? a.k.rows : 0) + (a.v ? a.v.rows : 0);
+}
+
+class Builder {
+ public:
+  Builder(const ModelPlan& plan, const KvLayers& kv, const PersistentBuffers& buffers, int ctas)
+      : plan_(plan), kv_(kv), buffers_(buffers), tapes_(static_cast<std::size_t>(ctas)), ctas_(ctas) {}
+
+  PersistentSchedule build();
+
+ private:
+  int last_phase() const { return static_cast<int>(out_.phases.size()) - 1; }
+  VectorInput residual(const float* gain, float scalar, const float* next) const;
+  void add_layer(const LayerPlan& l, const VectorInput& input, bool waits);
+  void add_product(const Linear& w, int64_t rows, TokenPhase phase);
+  void add_attention(const LayerPlan& l, int qkv);
+  void add_per_layer_inputs();
+  bool reads_tagged(const TokenPhase& phase) const {
+    return phase.wait_for >= 0 && out_.phases[static_cast<std::size_t>(phase.wait_for)].writes_tagged;
+  }
+  unsigned missing(const TokenPhase& phase) const;
+  void join_tapes();
+
+  const ModelPlan& plan_;
+  const KvLayers& kv_;
+  const PersistentBuffers& buffers_;
+  PersistentSchedule out_;
+  std::vector<std::vector<TapeEntry>> tapes_;
+  int ctas_, rest_first_ = 0;
+};
+
+VectorInput plain(const float* in) {
+  VectorInput input;
+  input.in = in;
+  return input;
+}
+
+/// Tagged words travel where a float would: readers and writers of such phases know.
+const float* as_floats(const TaggedFloat* words) { return reinterpret_cast<const float*>(words); }
+
+TokenPhase product(const VectorInput& input, float* out, int wait_for) {
+  TokenPhase phase{};
+  phase.kind = PhaseKind::product;
+  phase.input = input;
+  phase.output.out = out;
+  phase.wait_for = wait_for;
+  return phase;
+}
+
+TokenPhase product(const VectorInput& input, TaggedFloat* out, int wait_for) {
+  TokenPhase phase = product(input, reinterpret_cast<float*>(out), wait_for);
+  phase.writes_tagged = true;
+  return phase;
+}
+
+void set_attention(TokenPhase& phase, const AttentionPlan& a, const KvLayer& kv) {
+  phase.heads = a.heads;
+  phase.window = a.window;
+  phase.writes_kv = a.writes_kv;
+  phase.has_v = static_cast<bool>(a.v);
+  phase.kv = kv;
+  phase.q_norm = a.q_norm.data();
+  phase.k_norm = a.k_norm.data();
+}
+
+/// Without a gain: x as it is.
+VectorInput Builder::residual(const float* gain, float scalar, const float* next) const {
+  VectorInput input;
+  input.source = VectorSource::residual;
+  input.branch = gain ? as_floats(buffers_.branch) : nullptr;
+  input.branch_gain = gain;
+  input.norm_gain = next;
+  input.scalar = scalar;
+  input.eps = plan_.norm_eps;
+  return input;
+}
+
+void Builder::add_per_layer_inputs() {
+  TokenPhase phase{};
+  phase.kind = PhaseKind::per_layer_inputs;
+  phase.wait_for = 0;  // the projection
+  phase.layers = static_cast<int>(plan_.layers.size());
+  PerLayerFactor& factor = phase.output.factor;
+  factor.raw = buffers_.projected;
+  factor.gain = plan_.ple_norm.data();
+  factor.table = matrix(plan_.ple_table);
+  factor.project_scale = 1.f / std::sqrt(static_cast<float>(plan_.d_model));
+  factor.table_scale = plan_.ple_embed_scale;
+  phase.output.out = buffers_.per_layer;
+  out_.phases.push_back(phase);
+}
+
+/// None where a CTA may have nothing to write: it could still read what a later phase writes there.
+unsigned Builder::missing(const TokenPhase& phase) const {
+  if (!phase.reads_tagged) return 0;
+  const TokenPhase& awaited = out_.phases[static_cast<std::size_t>(phase.wait_for)];
+  const int each = awaited.kind == PhaseKind::attention ? phase.outputs_each : awaited.outputs_each;
+  return each > 0 ? std::min(kMissing, static_cast<unsigned>(ctas_) / 4) : 0;
+}
+
+/// Shares out the rows, neighbouring ones to each CTA; the CTAs with one row more are others each time.
+void Builder::add_product(const Linear& w, int64_t rows, TokenPhase phase) {
+  const bool gated = phase.output.finish == VectorFinish::gated_gelu;
+  const int outputs = static_cast<int>(rows) >> (gated ? 1 : 0), most = (outputs + ctas_ - 1) / ctas_;
+  const int slices = slices_of(w.cols, most);
+  phase.rows_shift = gated ? 1 : 0;
+  phase.outputs_each = outputs / ctas_;
+  phase.outputs_rest = outputs % ctas_;
+  phase.rest_first = rest_first_;
+  phase.reads_tagged = reads_tagged(phase);
+  rest_first_ = (rest_first_ + phase.outputs_rest) % ctas_;
+  phase.cols = static_cast<int>(w.cols);
+  phase.row_bytes = packed_row_bytes(w.format, phase.cols);
+  phase.slices_shift = std::countr_zero(static_cast<unsigned>(slices));
+  phase.slice_cols = phase.cols / slices;
+  phase.slice_bytes = packed_row_bytes(w.format, phase.slice_cols);
+  phase.tile_rows = kRingStageBytes / phase.row_bytes;
+  out_.sums_floats = std::max(out_.sums_floats, (most << phase.rows_shift) * slices);
+  const uint32_t in_flight = phase.output.finish == VectorFinish::logits ? kTilesOfHead : kTiles;
+  phase.missing = missing(phase);
+  for (int place = 0; place < ctas_; ++place) {
+    const int first = place * phase.outputs_each + std::min(place, phase.outputs_rest);
+    const int count = phase.outputs_each + (place < phase.outputs_rest ? 1 : 0);
+    auto& tape = tapes_[static_cast<std::size_t>((place + phase.rest_first) % ctas_)];
+    for (int half = 0; half <= phase.rows_shift; ++half) {
+      for (int row = 0; row < count; row += phase.tile_rows) {
+        const std::size_t from = static_cast<std::size_t>(half * outputs + first + row);
+        tape.push_back({w.data + from * static_cast<std::size_t>(phase.row_bytes),
+                        static_cast<uint32_t>(std::min(phase.tile_rows, count - row) * phase.row_bytes),
+                        in_flight});
+      }
+    }
+  }
+  out_.phases.push_back(phase);
+}
+
+void Builder::add_attention(const LayerPlan& l, int qkv) {
+  TokenPhase phase{};
+  phase.kind = PhaseKind::attention;
+  phase.wait_for = qkv;
+  phase.writes_tagged = true;
+  set_attention(phase, l.attention, kv_[static_cast<std::size_t>(l.index)]);
+  out_.vector_floats = std::max({out_.vector_floats, attention_scratch_floats(l.attention.head_dim),
+                                 group_scratch_floats(l.attention.head_dim)});
+  out_.phases.push_back(phase);
+}
+
+/// What follows the input of a layer. `waits`: for the phase in front of it.
+void Builder::add_layer(const LayerPlan& l, const VectorInput& input, bool waits) {
+  const AttentionPlan& a = l.attention;
+  add_product(a.q, qkv_rows(a), product(input, buffers_.qkv, waits ? last_phase() : -1));
+  const int qkv = last_phase();
+  // By now the projection is there without waiting, and long before the first gate everybody waits in full.
+  if (l.index == 0 && plan_.ple_dim > 0) add_per_layer_inputs();
+  add_attention(l, qkv);
+  out_.vector_floats = std::max(out_.vector_floats, static_cast<int>(a.o.cols));
+  add_product(a.o, a.o.rows, product(plain(as_floats(buffers_.context)), buffers_.branch, last_phase()));
+  TokenPhase hidden =
+      product(residual(l.post_attention.data(), 1.f, l.pre_ffn.data()), buffers_.hidden, last_phase());
+  hidden.output.finish = VectorFinish::gated_gelu;
+  add_product(l.gate, 2 * l.gate.rows, hidden);
+  add_product(l.down, l.down.rows, product(plain(buffers_.hidden), buffers_.branch, last_phase()));
+  if (!l.per_layer) return;
+  TokenPhase mixed = product(residual(l.post_ffn.data(), 1.f, nullptr), buffers_.mixed, last_phase());
+  mixed.output.finish = VectorFinish::per_layer;
+  mixed.output.factor.raw = buffers_.per_layer + l.index * plan_.ple_dim;
+  add_product(l.per_layer->gate, l.per_layer->gate.rows, mixed);
+  add_product(l.per_layer->proj, l.per_layer->proj.rows,
+              product(plain(as_floats(buffers_.mixed)), buffers_.branch, last_phase()));
+}
+
+/// One tape behind the other.
+void Builder::join_tapes() {
+  for (const std::vector<TapeEntry>& tape : tapes_) {
+    out_.ranges.push_back({static_cast<uint32_t>(out_.tape.size()), static_cast<uint32_t>(tape.size())});
+    out_.tape.insert(out_.tape.end(), tape.begin(), tape.end());
+  }
+}
+
+PersistentSchedule Builder::build() {
+  out_.vector_floats = plan_.d_model;
+  if (plan_.ple_dim > 0)
+    add_product(plan_.ple_project, plan_.ple_project.rows,
+                product(residual(nullptr, 1.f, nullptr), buffers_.projected, -1));
+  VectorInput input = residual(nullptr, 1.f, plan_.first_norm.data());
+  for (const LayerPlan& l : plan_.layers) {
+    add_layer(l, input, /*waits=*/l.index > 0);
+    const Vec gain = l.per_layer ? l.per_layer->post : l.post_ffn;
+    input = residual(gain.data(), l.tail.scalar, l.tail.next_norm.data());
+  }
+  TokenPhase head = product(input, static_cast<float*>(nullptr), last_phase());
+  head.output.finish = VectorFinish::logits;
+  add_product(plan_.head, plan_.head.rows, head);
+  join_tapes();
+  return std::move(out_);
+}
+
+}  // namespace
+
+bool persistent_supports(const ModelPlan& plan, int ctas) {
+  if (!has_persistent_kernel(plan.d_model, plan.kv_groups[kFullGroup].head_dim,
+                             plan.kv_groups[kSlidingGroup].head_dim) ||
+      !supports(plan.head) || plan.embed.format != WeightFormat::bf16)
+    return false;
+  if (plan.ple_dim > 0 && (!supports(plan.ple_project) || plan.ple_table.format != WeightFormat::bf16 ||
+                           plan.ple_dim > 32 * ctas))
+    return false;
+  return std::ranges::all_of(plan.layers, [&](const LayerPlan& l) {
+    return !l.moe && l.attention.heads <= ctas && l.attention.o.cols <= kMostContextColumns &&
+           supports(l.attention.q) && supports(l.attention.o) && supports(l.gate) && supports(l.down) &&
+           (!l.per_layer || (supports(l.per_layer->gate) && supports(l.per_layer->proj)));
+  });
+}
+
+PersistentSchedule persistent_schedule(const ModelPlan& plan, const KvLayers& kv,
+                                       const PersistentBuffers& buffers, int ctas) {
+  return Builder(plan, kv, buffers, ctas).build();
+}
+
+}  // namespace carat::cuda

@@ -1,0 +1,37 @@
+// Turns a plan into what the persistent kernel runs: phases and, for every CTA, a tape of weights.
+#pragma once
+#include <vector>
+
+#include "cuda/persistent.h"
+#include "model/gemma4.h"
+
+namespace carat::cuda {
+
+/// Where phases find what they pass on. Device memory.
+struct PersistentBuffers {
+  float *hidden, *projected, *per_layer;        // the raw inputs of all layers; these, normed
+  TaggedFloat *qkv, *context, *branch, *mixed;  // mixed: per-layer gates
+};
+
+/// What the phases are about besides the plan: the storage of each layer's keys and values.
+using KvLayers = std::vector<KvLayer>;
+
+struct PersistentSchedule {
+  std::vector<TokenPhase> phases;
+  std::vector<TapeEntry> tape;
+  std::vector<TapeRange> ranges;  // [CTAs]
+  int vector_floats = 0;          // shared memory that the phases' vectors, and their sums, need
+  int sums_floats = 0;
+};
+
+/// Bytes of a stage of the ring: no row may be longer.
+inline constexpr int kRingStageBytes = 24 * 1024;
+
+/// Whether the persistent kernel can run the plan: bf16, no experts, rows that fit.
+bool persistent_supports(const ModelPlan& plan, int ctas);
+
+/// `plan` points to device memory; the schedule keeps these addresses.
+PersistentSchedule persistent_schedule(const ModelPlan& plan, const KvLayers& kv,
+                                       const PersistentBuffers& buffers, int ctas);
+
+}  // namespace carat::cuda
