@@ -50,7 +50,7 @@ std::vector<CLI::Option*> add_device_flags(CLI::App* command, DeviceOptions& dev
               amount_of_memory())
           ->type_name("X"),
       add_choice(command, "--kv-type", device.kv_type,
-                 "K and V as f32 (not cuda), f16 (not ref) or int8 (default: as exact as the weights)",
+                 "K/V as f32 (not cuda), f16 (not ref) or int8 (default: as exact as the weights)",
                  {"f32", "f16", "int8"})};
   for (CLI::Option* option : options) option->group("Device");
   return options;

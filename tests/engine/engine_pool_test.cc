@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
 #include <stdexcept>
 
 #include "engine/kv_pages.h"
@@ -16,6 +17,7 @@ constexpr int kVocab = 50, kContext = 400;
 const std::array<KvGroup, kKvGroups> kGroups{KvGroup{1, 1, 4, 0}, KvGroup{1, 1, 4, 16}};
 
 struct TestedPool {
+  std::shared_ptr<std::promise<void>> begin = std::make_shared<std::promise<void>>();  // outlives the engines
   std::vector<const Engine*> engines;
   std::unique_ptr<EnginePool> pool;
 
@@ -23,24 +25,36 @@ struct TestedPool {
   EnginePool& operator*() const { return *pool; }
 };
 
-/// `max_sequences` of each engine; those in `broken` fail with their first step.
-TestedPool make_pool(const std::vector<int>& max_sequences, int max_waiting = 1024,
-                     const std::vector<bool>& broken = {}) {
+/// `max_sequences` of each engine; those in `broken` fail with their first step. No step ends before
+/// `begin` is set.
+TestedPool make_held_pool(const std::vector<int>& max_sequences, int max_waiting = 1024,
+                          const std::vector<bool>& broken = {}) {
   std::vector<std::unique_ptr<Engine>> all;
   TestedPool result;
+  const std::shared_future<void> begin = result.begin->get_future().share();
   for (std::size_t i = 0; i < max_sequences.size(); ++i) {
     EngineOptions options;
     options.max_positions = kContext;
     options.max_waiting = max_waiting;
     auto runner =
         std::make_unique<ScriptedRunner>(kGroups, size_kv(kGroups, kContext, max_sequences[i], 64), kVocab);
-    if (i < broken.size() && broken[i])
-      runner->before_each_step([] { throw std::runtime_error("device lost"); });
+    const bool fails = i < broken.size() && broken[i];
+    runner->before_each_step([begin, fails] {
+      begin.wait();
+      if (fails) throw std::runtime_error("device lost");
+    });
     all.push_back(std::make_unique<Engine>(std::move(runner), nullptr, options));
     result.engines.push_back(all.back().get());
   }
   result.pool = std::make_unique<EnginePool>(std::move(all));
   return result;
+}
+
+TestedPool make_pool(const std::vector<int>& max_sequences, int max_waiting = 1024,
+                     const std::vector<bool>& broken = {}) {
+  TestedPool pool = make_held_pool(max_sequences, max_waiting, broken);
+  pool.begin->set_value();
+  return pool;
 }
 
 Request request_of(std::vector<int32_t> prompt) {
@@ -139,22 +153,24 @@ TEST(EnginePool, WhenAllEnginesHaveFailedTheirErrorIsSaid) {
 }
 
 TEST(EnginePool, AFullEngineGetsNoRequestsWhileAnotherHasRoom) {
-  const auto pool = make_pool({2, 4}, /*max_waiting=*/0);
+  const auto pool = make_held_pool({2, 4}, /*max_waiting=*/0);
   const std::vector<int32_t> same = random_tokens(5, 100, kVocab);
   std::vector<RequestHandle> handles;
   for (int i = 0; i < 6; ++i) handles.push_back(submit(*pool, same));
   expect_error(ErrorKind::unavailable, {"busy"}, [&] { submit(*pool, same); });
+  pool.begin->set_value();
   for (RequestHandle& handle : handles) finish(handle);
   EXPECT_EQ(prompt_tokens(pool), (std::vector<int64_t>{200, 400}));
 }
 
 TEST(EnginePool, RequestsOfOneCallAreOneLoad) {
-  const auto pool = make_pool({4, 4}, /*max_waiting=*/0);
+  const auto pool = make_held_pool({4, 4}, /*max_waiting=*/0);
   const std::vector<int32_t> same = random_tokens(5, 100, kVocab);
   RequestHandle first = submit(*pool, same);
   std::vector<Request> requests(2, request_of(same));
   for (Request& request : requests) request.samples = 2;
   RequestHandle all = pool->submit(std::move(requests));  // 3 would have room beside the first
+  pool.begin->set_value();
   finish(first);
   finish(all);
   EXPECT_EQ(pool.engines[1]->stats().reply_tokens, 2 * 4);
