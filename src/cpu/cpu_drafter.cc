@@ -6,11 +6,6 @@
 namespace carat {
 namespace {
 
-RunnerOptions one_row_each(RunnerOptions limits) {
-  limits.max_step_tokens = limits.max_sequences;
-  return limits;
-}
-
 /// A view of rows as they are stored: none of these is large enough to be worth packing.
 MatmulWeights as_stored(const Linear& w) { return {WeightLayout::rows, w}; }
 

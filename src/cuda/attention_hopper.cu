@@ -6,7 +6,6 @@
 // the next product without touching shared memory. Queries, keys and values lie there in blocks of 64
 // dimensions, rows of 128 bytes permuted as the tensor cores expect.
 #include "cuda/attention_tile.h"
-#include "cuda/kv_address.h"
 #include "cuda/kv_int8.h"
 #include "cuda/launch.h"
 #include "cuda/ptx.h"
@@ -63,8 +62,7 @@ class PromptTile {
     }
   }
   __device__ void find_keys(const float16** places, int first, int last) const {
-    for (int i = threadIdx.x; i < kKeys; i += S::kThreads)
-      places[i] = kv_address<kInt8>(a_.kv, a_.tables, tile_.sequence, min(first + i, last - 1), blockIdx.y);
+    cuda::find_keys<kInt8, kKeys, S::kThreads>(a_, tile_, places, first, last);
   }
   /// With the scales of int8; `block` is 0 and 1 in turn.
   __device__ void load_keys(const float16* const* places, int block, int keys) {

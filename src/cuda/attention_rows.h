@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "cuda/attention_tile.h"
-#include "cuda/kv_address.h"
 #include "cuda/kv_int8.h"
 #include "cuda/launch.h"
 #include "cuda/math.h"
@@ -56,10 +55,8 @@ class Tile {
       ptx::async_copy16(q_ + chunk_at<S::kChunks>(row, chunk), a_.q + head * kHeadDim + chunk * 8, valid);
     }
   }
-  /// Looks up where the keys of a block lie: one table access each, instead of one per 16 bytes.
   __device__ void find_keys(const float16** places, int first, int last) const {
-    for (int i = threadIdx.x; i < kKeys; i += S::kThreads)
-      places[i] = kv_address<kInt8>(a_.kv, a_.tables, tile_.sequence, min(first + i, last - 1), blockIdx.y);
+    cuda::find_keys<kInt8, kKeys, S::kThreads>(a_, tile_, places, first, last);
   }
   /// With the scales of int8; `block` is 0 and 1 in turn.
   __device__ void load_keys(const float16* const* places, int block, int keys) {

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "cuda/kernels.h"
+#include "cuda/kv_address.h"
 #include "cuda/math.h"
 
 namespace carat::cuda {
@@ -33,6 +34,15 @@ __device__ inline std::size_t row_head(const AttentionArgs& a, const AttentionTi
 
 __device__ inline int row_position(const AttentionTile& tile, int row, int group) {
   return tile.position + min(row, tile.count * group - 1) / group;
+}
+
+/// Looks up where the keys of a block lie: one table access each, instead of one per 16 bytes. Those behind
+/// the last are the last.
+template <bool kInt8, int kKeys, int kThreads>
+__device__ inline void find_keys(const AttentionArgs& a, const AttentionTile& tile, const float16** places,
+                                 int first, int last) {
+  for (int i = threadIdx.x; i < kKeys; i += kThreads)
+    places[i] = kv_address<kInt8>(a.kv, a.tables, tile.sequence, min(first + i, last - 1), blockIdx.y);
 }
 
 /// Over the four lanes that hold a row of an accumulator.

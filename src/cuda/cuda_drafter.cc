@@ -10,11 +10,6 @@ namespace {
 /// A row's token has no K/V yet: it stands behind the last key that it sees.
 constexpr int kLead = 1;
 
-RunnerOptions one_row_each(RunnerOptions limits) {
-  limits.max_step_tokens = limits.max_sequences;
-  return limits;
-}
-
 /// Whether one row can take the kernels for single rows. These bring a row of weights on chip at a time: too
 /// little for a dense head of short rows.
 bool supports_single_row(const DrafterPlan& plan, const Queue& queue) {

@@ -4,7 +4,7 @@
 
 namespace carat::cuda {
 
-template <bool kInt8 = false>
+template <bool kInt8>
 __device__ float16* kv_address(const KvLayer& kv, const PageTables& tables, int sequence, int position,
                                int kv_head) {
   const int* table = tables.pages + tables.offset[kv.group] + sequence * tables.stride[kv.group];

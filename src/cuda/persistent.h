@@ -37,7 +37,6 @@ struct alignas(16) TokenPhase {
   PhaseKind kind;
   int wait_for;  // the phase that must have ended everywhere before this one reads; -1: none
   bool reads_tagged, writes_tagged;  // input and output are tagged words
-  bool direct;                       // warps write their outputs themselves
   unsigned missing;                  // CTAs that need not have ended `wait_for`: their words have tags
 
   VectorInput input;

@@ -4,6 +4,11 @@
 
 namespace carat {
 
+RunnerOptions one_row_each(RunnerOptions limits) {
+  limits.max_step_tokens = limits.max_sequences;
+  return limits;
+}
+
 std::vector<int32_t> Runner::draft(const DraftRows&, int) {
   fail(ErrorKind::unsupported, "the device ", info().device, " has no drafter");
 }

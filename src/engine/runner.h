@@ -27,6 +27,9 @@ struct RunnerOptions {
   KvType kv_type = KvType::automatic;
 };
 
+/// The same for steps in which each sequence has one row, as in a drafter's rounds.
+RunnerOptions one_row_each(RunnerOptions limits);
+
 struct RunnerInfo {
   std::string device;                  // "ref", "cpu", "cuda:0"
   RunnerOptions limits;                // as granted
