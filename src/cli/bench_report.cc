@@ -1,7 +1,10 @@
 #include "cli/bench_report.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <vector>
 
 #include "cli/units.h"
 
@@ -27,44 +30,65 @@ double decode_rate(const BenchOptions& options, const Measurement& m) {
 
 ordered_json number(std::optional<double> value) { return value ? ordered_json(*value) : ordered_json(); }
 
-/// Calls `use(name, times per step, seconds per step)` for the phases that the steps had.
-template <class Use>
-void for_each_phase(const PhaseTimes& times, Use use) {
+/// A phase in the mean of the steps that had it.
+struct PhaseMean {
+  const char* name;
+  double times, ms, waiting_ms;
+};
+
+std::vector<PhaseMean> means_of(const PhaseTimes& times) {
+  std::vector<PhaseMean> means;
   for (std::size_t i = 0; i < times.phases.size(); ++i) {
     const PhaseTime& time = times.phases[i];
     if (time.times > 0)
-      use(phase_name(static_cast<Phase>(i)), static_cast<double>(time.times) / times.steps,
-          time.seconds / times.steps);
+      means.push_back({phase_name(static_cast<Phase>(i)), static_cast<double>(time.times) / times.steps,
+                       1000 * time.seconds / times.steps, 1000 * time.waiting_seconds / times.steps});
   }
+  return means;
+}
+
+bool knows_waiting(const PhaseTimes& times) {
+  return std::ranges::any_of(times.phases, [](const PhaseTime& time) { return time.waiting_seconds > 0; });
 }
 
 ordered_json phases_of(const PhaseTimes& times) {
   ordered_json phases = ordered_json::object();
-  for_each_phase(times, [&](const char* name, double count, double seconds) {
-    phases[name] = {{"times", count}, {"ms", 1000 * seconds}};
-  });
+  const bool waiting = knows_waiting(times);
+  for (const PhaseMean& mean : means_of(times)) {
+    phases[mean.name] = {{"times", mean.times}, {"ms", mean.ms}};
+    if (waiting) phases[mean.name]["waiting_ms"] = mean.waiting_ms;
+  }
   return {{"steps", times.steps}, {"phases", phases}};
 }
 
-std::string phase_table(const char* title, const PhaseTimes& times) {
+std::string phase_table(const char* title, const PhaseTimes& times, bool gpu) {
   if (times.steps == 0) return "";
-  double total = 0;
-  for_each_phase(times, [&](const char*, double, double seconds) { total += seconds; });
-  std::string text = line("\n%s, mean of %d: %.3f ms\n", title, times.steps, 1000 * total);
-  for_each_phase(times, [&](const char* name, double count, double seconds) {
-    text += line("  %-22s %6.4g x %9.4f = %9.4f ms  %5.1f %%\n", name, count, 1000 * seconds / count,
-                 1000 * seconds, 100 * seconds / total);
-  });
+  const std::vector<PhaseMean> means = means_of(times);
+  const double total = std::accumulate(means.begin(), means.end(), 0.,
+                                       [](double sum, const PhaseMean& mean) { return sum + mean.ms; });
+  const bool waiting = knows_waiting(times);
+  std::string text = line("\n%s, mean of %d: %.3f ms\n", title, times.steps, total);
+  for (const PhaseMean& mean : means) {
+    text += line("  %-22s %6.4g x %9.4f = %9.4f ms  %5.1f %%", mean.name, mean.times, mean.ms / mean.times,
+                 mean.ms, 100 * mean.ms / total);
+    text += waiting ? line(", waiting %9.4f ms\n", mean.waiting_ms) : "\n";
+  }
+  if (waiting)
+    text +=
+        "One kernel, by timers of one multiprocessor. It waits until others have ended the phase in front,\n"
+        "and for weights.\n";
+  else if (gpu)
+    text +=
+        "Kernels one at a time, with an event around each phase: overlapped in the graph, so the sum "
+        "exceeds\n"
+        "the step above.\n";
   return text;
 }
 
 std::string phase_report(const Measurement& m) {
-  const char* gpu =
-      "\nKernels one at a time, with an event around each phase: overlapped in the graph, so the sums "
-      "exceed\n"
-      "the steps above.\n";
-  return phase_table("phases of a step of single tokens", m.phases->decoding) +
-         phase_table("phases of a step with prompt tokens", m.phases->prompts) + (m.threads == 0 ? gpu : "");
+  const bool gpu = m.threads == 0;
+  return phase_table("phases of a step of single tokens", m.phases->decoding, gpu) +
+         phase_table("phases of a step with prompt tokens", m.phases->prompts, gpu);
 }
 
 std::string weights_line(const Measurement& m) {

@@ -230,7 +230,7 @@ class CudaRunner final : public Runner {
     if (takes_plan && options.persistent &&
         PersistentRow::supports(plan_, limits.page_tokens, queue_, shared_bytes))
       persistent_row_.emplace(plan_, kv_, blocks_, queue_, shared_bytes);
-    if (persistent_row_ && options.phase_report) persistent_row_->record_times();
+    if (persistent_row_ && options.phase_report) persistent_row_->record_times(true);
     if (!plan_.drafter) return;
     drafter_.emplace(plan_, blocks_, kv_, limits, queue_, options.fused_single_rows);
     plan_.drafter.reset();  // with its checkpoint
@@ -347,7 +347,8 @@ void CudaRunner::run(const StepInput& step, Slot& slot, int index) {
   const bool single = single_row_ && all.count() == 1 && slot.rows == 1;
   const int position = step.segments.front().past;
   slot.token_written = single && greedy;
-  if (single && persistent_row_ && persistent_row_->takes(position) && !blocks_.marks_phases()) {
+  const bool in_one = single && persistent_row_ && persistent_row_->takes(position);
+  if (in_one) {
     persistent_row_->run(device, upload_, index, logits_.data(), drawn_.data(), slot.tokens.data());
   } else if (single) {
     single_row_->run(device, position, upload_, index, logits_.data(), drawn_.data(), slot.tokens.data());
@@ -359,12 +360,16 @@ void CudaRunner::run(const StepInput& step, Slot& slot, int index) {
     copy_back(slot.logits, logits_.data(), slot.rows * static_cast<std::size_t>(plan_.vocab));
   if (sampled) sampler_.draw(queue_, logits_.data(), drawn_.data());
   if (slot.draws && !slot.token_written) copy_back(slot.tokens, drawn_.data(), slot.rows);
-  if (blocks_.marks_phases()) phases_.end_step(times_.of(all));
+  if (blocks_.marks_phases() && in_one)
+    persistent_row_->add_times(times_.of(all));
+  else if (blocks_.marks_phases())
+    phases_.end_step(times_.of(all));
   slot.done.record(stream_);
 }
 
-/// One kernel after the other, so that each phase has its own time.
+/// One kernel after the other, so that each phase has its own time; the persistent kernel has timers inside.
 void CudaRunner::time_phases(bool on) {
+  if (persistent_row_) persistent_row_->record_times(on);
   blocks_.mark_phases(on ? &phases_ : nullptr);
   queue_.overlap = !on && overlaps_launches_;
 }

@@ -28,15 +28,11 @@ DeviceArray<TaggedFloat> no_tags(std::size_t size) {
   return words;
 }
 
-const char* name_of(const TokenPhase& phase) {
-  if (phase.kind == PhaseKind::attention) return phase.window > 0 ? "sliding" : "full attention";
-  if (phase.kind == PhaseKind::per_layer_inputs) return "per-layer inputs";
-  if (phase.output.finish == VectorFinish::gated_gelu) return "gate and up";
-  if (phase.output.finish == VectorFinish::per_layer) return "per-layer gate";
-  if (phase.output.finish == VectorFinish::logits) return "head";
-  if (phase.input.source == VectorSource::residual) return phase.writes_tagged ? "q, k, v" : "per-layer in";
-  if (!phase.reads_tagged) return "down";
-  return phase.cols > 1024 ? "output" : "per-layer out";
+/// Such as "attention sliding" and "q k v 1536", the columns of its input.
+std::string name_of(Phase name, const TokenPhase& phase) {
+  const std::string what = phase_name(name);
+  if (phase.kind == PhaseKind::attention) return what + (phase.window > 0 ? " sliding" : " full");
+  return phase.kind == PhaseKind::product ? what + " " + std::to_string(phase.cols) : what;
 }
 
 int head_pairs(const ModelPlan& plan, int group) {
@@ -134,6 +130,10 @@ PersistentRow::PersistentRow(const ModelPlan& plan, const KvStorage& kv, const C
   counters_ = DeviceArray<unsigned>(schedule_.phases.size() * kCounterWords);
   check(cudaMemset(counters_.data(), 0, counters_.bytes()), "cudaMemset");
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  int device = 0, clock_khz = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  check(cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, device), "cudaDeviceGetAttribute");
+  clock_hz_ = 1e3 * clock_khz;
   set_args(plan, layers.front().page_tokens, shared_bytes_per_block);
 }
 
@@ -189,37 +189,59 @@ void PersistentRow::run(const DeviceStep& step, const StepUpload& upload, int sl
   persistent_step(queue_, args_, shared_bytes_);
 }
 
-void PersistentRow::record_times() {
-  cycles_ = DeviceArray<PhaseCycles>(schedule_.phases.size());
-  args_.cycles = cycles_.data();
+void PersistentRow::record_times(bool on) {
+  if (on && cycles_.size() == 0) {
+    cycles_ = DeviceArray<PhaseCycles>(schedule_.phases.size());
+    check(cudaMemset(cycles_.data(), 0, cycles_.bytes()), "cudaMemset");
+  }
+  args_.cycles = on ? cycles_.data() : nullptr;
 }
 
-void PersistentRow::report(std::FILE* to) const {
+std::vector<PhaseCycles> PersistentRow::cycles() const {
   std::vector<PhaseCycles> cycles(cycles_.size());
   if (cudaStreamSynchronize(queue_.stream) != cudaSuccess ||
       cudaMemcpy(cycles.data(), cycles_.data(), cycles_.bytes(), cudaMemcpyDeviceToHost) != cudaSuccess)
-    return;  // the runner's destructor calls this
+    return {};
+  return cycles;
+}
+
+void PersistentRow::add_times(PhaseTimes& times) const {
+  const std::vector<PhaseCycles> cycles = this->cycles();
+  ++times.steps;
+  for (std::size_t i = 0; i < cycles.size(); ++i) {
+    const PhaseCycles& c = cycles[i];
+    const int64_t end = i + 1 < cycles.size() ? cycles[i + 1].start : c.done;
+    PhaseTime& time = times[schedule_.names[i]];
+    ++time.times;
+    time.seconds += static_cast<double>(end - c.start) / clock_hz_;
+    time.waiting_seconds += static_cast<double>(c.waited - c.start + c.starved) / clock_hz_;
+  }
+}
+
+void PersistentRow::report(std::FILE* to) const {
+  const std::vector<PhaseCycles> cycles = this->cycles();
   struct Sums {
     int count = 0;
-    int64_t wait = 0, vector = 0, products = 0, starved = 0, output = 0;
+    int64_t wait = 0, vector = 0, products = 0, starved = 0, join = 0, output = 0;
   };
   std::map<std::string, Sums> sums;
   for (std::size_t i = 0; i < cycles.size(); ++i) {
     const PhaseCycles& c = cycles[i];
     const bool attention = schedule_.phases[i].kind == PhaseKind::attention;
-    Sums& s = sums[name_of(schedule_.phases[i])];
+    Sums& s = sums[name_of(schedule_.names[i], schedule_.phases[i])];
     ++s.count;
     if (i + 1 < cycles.size()) s.output += cycles[i + 1].start - c.done;
     s.wait += c.waited - c.start;
     s.vector += c.ready - c.waited;
     s.products += c.done - c.ready;
-    s.starved += attention ? c.done - c.part : c.starved;
+    s.starved += c.starved;
+    s.join += attention ? c.done - c.part : 0;
   }
-  std::fprintf(to, "CTA 0, cycles  count     wait   vector products  starved   output\n");
+  std::fprintf(to, "CTA 0, cycles            count     wait   vector products  starved     join   output\n");
   for (const auto& [name, s] : sums) {
     const auto mean = [&s](int64_t sum) { return static_cast<long long>(sum / s.count); };
-    std::fprintf(to, "%-14s %5d %8lld %8lld %8lld %8lld %8lld\n", name.c_str(), s.count, mean(s.wait),
-                 mean(s.vector), mean(s.products), mean(s.starved), mean(s.output));
+    std::fprintf(to, "%-24s %5d %8lld %8lld %8lld %8lld %8lld %8lld\n", name.c_str(), s.count, mean(s.wait),
+                 mean(s.vector), mean(s.products), mean(s.starved), mean(s.join), mean(s.output));
   }
 }
 

@@ -7,6 +7,7 @@
 #include "cuda/device.h"
 #include "cuda/persistent_schedule.h"
 #include "cuda/step_upload.h"
+#include "engine/phase_times.h"
 
 namespace carat::cuda {
 
@@ -27,12 +28,15 @@ class PersistentRow {
   void run(const DeviceStep& step, const StepUpload& upload, int slot, float* logits, int32_t* drawn,
            int32_t* host_token);
 
-  /// From the next step on the kernel notes its times; report() waits for the last one and prints averages
-  /// of the phases of a kind.
-  void record_times();
+  /// Whether the kernel notes its times from the next step on. The two below wait for the last step:
+  /// add_times() adds its phases to `times`, report() prints the cycles of each kind of phase.
+  void record_times(bool on);
+  void add_times(PhaseTimes& times) const;
   void report(std::FILE* to) const;
 
  private:
+  /// Of the last step; none when it failed.
+  std::vector<PhaseCycles> cycles() const;
   void set_args(const ModelPlan& plan, int page_tokens, int shared_bytes_per_block);
 
   Queue& queue_;
@@ -49,6 +53,7 @@ class PersistentRow {
   PersistentArgs args_{};
   std::size_t shared_bytes_ = 0;
   int most_positions_ = 0;
+  double clock_hz_ = 0;  // the GPU's highest
 };
 
 }  // namespace carat::cuda

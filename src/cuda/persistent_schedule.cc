@@ -47,10 +47,14 @@ class Builder {
   PersistentSchedule build();
 
  private:
+  void add(Phase name, const TokenPhase& phase) {
+    out_.phases.push_back(phase);
+    out_.names.push_back(name);
+  }
   int last_phase() const { return static_cast<int>(out_.phases.size()) - 1; }
   VectorInput residual(const float* gain, float scalar, const float* next) const;
   void add_layer(const LayerPlan& l, const VectorInput& input, bool waits);
-  void add_product(const Linear& w, int64_t rows, TokenPhase phase);
+  void add_product(Phase name, const Linear& w, int64_t rows, TokenPhase phase);
   void add_attention(const LayerPlan& l, int qkv);
   void add_per_layer_inputs();
   bool reads_tagged(const TokenPhase& phase) const {
@@ -125,7 +129,7 @@ void Builder::add_per_layer_inputs() {
   factor.project_scale = 1.f / std::sqrt(static_cast<float>(plan_.d_model));
   factor.table_scale = plan_.ple_embed_scale;
   phase.output.out = buffers_.per_layer;
-  out_.phases.push_back(phase);
+  add(Phase::per_layer_inputs, phase);
 }
 
 /// None where a CTA may have nothing to write: it could still read what a later phase writes there.
@@ -137,7 +141,7 @@ unsigned Builder::missing(const TokenPhase& phase) const {
 }
 
 /// Shares out the rows, neighbouring ones to each CTA; the CTAs with one row more are others each time.
-void Builder::add_product(const Linear& w, int64_t rows, TokenPhase phase) {
+void Builder::add_product(Phase name, const Linear& w, int64_t rows, TokenPhase phase) {
   const bool gated = phase.output.finish == VectorFinish::gated_gelu;
   const int outputs = static_cast<int>(rows) >> (gated ? 1 : 0), most = (outputs + ctas_ - 1) / ctas_;
   const int slices = slices_of(w.cols, most);
@@ -169,7 +173,7 @@ void Builder::add_product(const Linear& w, int64_t rows, TokenPhase phase) {
       }
     }
   }
-  out_.phases.push_back(phase);
+  add(name, phase);
 }
 
 void Builder::add_attention(const LayerPlan& l, int qkv) {
@@ -180,30 +184,32 @@ void Builder::add_attention(const LayerPlan& l, int qkv) {
   set_attention(phase, l.attention, kv_[static_cast<std::size_t>(l.index)]);
   out_.vector_floats = std::max({out_.vector_floats, attention_scratch_floats(l.attention.head_dim),
                                  group_scratch_floats(l.attention.head_dim)});
-  out_.phases.push_back(phase);
+  add(Phase::attention, phase);
 }
 
 /// What follows the input of a layer. `waits`: for the phase in front of it.
 void Builder::add_layer(const LayerPlan& l, const VectorInput& input, bool waits) {
   const AttentionPlan& a = l.attention;
-  add_product(a.q, qkv_rows(a), product(input, buffers_.qkv, waits ? last_phase() : -1));
+  add_product(Phase::qkv, a.q, qkv_rows(a), product(input, buffers_.qkv, waits ? last_phase() : -1));
   const int qkv = last_phase();
   // By now the projection is there without waiting, and long before the first gate everybody waits in full.
   if (l.index == 0 && plan_.ple_dim > 0) add_per_layer_inputs();
   add_attention(l, qkv);
   out_.vector_floats = std::max(out_.vector_floats, static_cast<int>(a.o.cols));
-  add_product(a.o, a.o.rows, product(plain(as_floats(buffers_.context)), buffers_.branch, last_phase()));
+  add_product(Phase::output, a.o, a.o.rows,
+              product(plain(as_floats(buffers_.context)), buffers_.branch, last_phase()));
   TokenPhase hidden =
       product(residual(l.post_attention.data(), 1.f, l.pre_ffn.data()), buffers_.hidden, last_phase());
   hidden.output.finish = VectorFinish::gated_gelu;
-  add_product(l.gate, 2 * l.gate.rows, hidden);
-  add_product(l.down, l.down.rows, product(plain(buffers_.hidden), buffers_.branch, last_phase()));
+  add_product(Phase::gate_up, l.gate, 2 * l.gate.rows, hidden);
+  add_product(Phase::down, l.down, l.down.rows,
+              product(plain(buffers_.hidden), buffers_.branch, last_phase()));
   if (!l.per_layer) return;
   TokenPhase mixed = product(residual(l.post_ffn.data(), 1.f, nullptr), buffers_.mixed, last_phase());
   mixed.output.finish = VectorFinish::per_layer;
   mixed.output.factor.raw = buffers_.per_layer + l.index * plan_.ple_dim;
-  add_product(l.per_layer->gate, l.per_layer->gate.rows, mixed);
-  add_product(l.per_layer->proj, l.per_layer->proj.rows,
+  add_product(Phase::per_layer_mix, l.per_layer->gate, l.per_layer->gate.rows, mixed);
+  add_product(Phase::per_layer_mix, l.per_layer->proj, l.per_layer->proj.rows,
               product(plain(as_floats(buffers_.mixed)), buffers_.branch, last_phase()));
 }
 
@@ -218,7 +224,7 @@ void Builder::join_tapes() {
 PersistentSchedule Builder::build() {
   out_.vector_floats = plan_.d_model;
   if (plan_.ple_dim > 0)
-    add_product(plan_.ple_project, plan_.ple_project.rows,
+    add_product(Phase::per_layer_inputs, plan_.ple_project, plan_.ple_project.rows,
                 product(residual(nullptr, 1.f, nullptr), buffers_.projected, -1));
   VectorInput input = residual(nullptr, 1.f, plan_.first_norm.data());
   for (const LayerPlan& l : plan_.layers) {
@@ -228,7 +234,7 @@ PersistentSchedule Builder::build() {
   }
   TokenPhase head = product(input, static_cast<float*>(nullptr), last_phase());
   head.output.finish = VectorFinish::logits;
-  add_product(plan_.head, plan_.head.rows, head);
+  add_product(Phase::head, plan_.head, plan_.head.rows, head);
   join_tapes();
   return std::move(out_);
 }

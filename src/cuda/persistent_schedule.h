@@ -4,6 +4,7 @@
 
 #include "cuda/persistent.h"
 #include "model/gemma4.h"
+#include "model/phases.h"
 
 namespace carat::cuda {
 
@@ -18,6 +19,7 @@ using KvLayers = std::vector<KvLayer>;
 
 struct PersistentSchedule {
   std::vector<TokenPhase> phases;
+  std::vector<Phase> names;  // of the phases
   std::vector<TapeEntry> tape;
   std::vector<TapeRange> ranges;  // [CTAs]
   int vector_floats = 0;          // shared memory that the phases' vectors, and their sums, need

@@ -13,6 +13,8 @@ namespace carat {
 struct PhaseTime {
   int64_t times = 0;
   double seconds = 0;
+  /// Of these, until what the phase reads was there: known where a step is one kernel, else 0.
+  double waiting_seconds = 0;
 };
 
 /// By Phase, the sum over `steps` steps.

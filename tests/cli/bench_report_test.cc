@@ -44,5 +44,17 @@ TEST(BenchReport, WhereTheCacheIsUnknownARateFarAboveTheBandwidthTellsOfOne) {
   EXPECT_TRUE(measured(3'000'000'000, 0).weights_in_cache());
 }
 
+TEST(BenchReport, PhasesOfOneKernelSayHowLongTheyWait) {
+  Measurement m = measured(1000, 0);
+  PhaseTimes times{.steps = 2};
+  times[Phase::down] = {.times = 70, .seconds = 0.5, .waiting_seconds = 0.25};
+  m.phases = StepTimes{.decoding = times, .prompts = {}};
+  EXPECT_THAT(text_report({}, m), HasSubstr("250.0000 ms  100.0 %, waiting  125.0000 ms"));
+  EXPECT_THAT(json_report({}, m), HasSubstr("\"waiting_ms\": 125.0"));
+  m.phases->decoding[Phase::down].waiting_seconds = 0;  // a kernel for each phase
+  EXPECT_THAT(text_report({}, m), HasSubstr("250.0000 ms  100.0 %\n"));
+  EXPECT_THAT(json_report({}, m), Not(HasSubstr("waiting")));
+}
+
 }  // namespace
 }  // namespace carat

@@ -338,8 +338,7 @@ TEST_P(CudaRunnerOn, PipelinedStepsDrawTheSameTokens) {
 }
 
 TEST_P(CudaRunnerOn, TimingPhasesChangesNoResult) {
-  // Phases are timed between the kernels of a graph.
-  const auto runner = make_cuda_runner(plan_, limits(), {.persistent = false});
+  const auto runner = make_cuda_runner(plan_, limits(), options());
   const std::vector<int32_t> tokens = some_tokens(30);
   const std::vector<float> expected = all_logits(*runner, plan_, tokens, 1);
   runner->time_phases(true);
@@ -350,6 +349,7 @@ TEST_P(CudaRunnerOn, TimingPhasesChangesNoResult) {
   for (const Phase phase : {Phase::qkv, Phase::attention, Phase::output, Phase::gate_up, Phase::down}) {
     EXPECT_EQ(times.decoding[phase].times, 30 * std::ssize(plan_.layers)) << phase_name(phase);
     EXPECT_GT(times.decoding[phase].seconds, 0) << phase_name(phase);
+    EXPECT_LT(times.decoding[phase].waiting_seconds, times.decoding[phase].seconds) << phase_name(phase);
   }
   runner->time_phases(false);
   EXPECT_EQ(all_logits(*runner, plan_, tokens, 1), expected);
