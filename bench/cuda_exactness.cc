@@ -1,7 +1,7 @@
 // How exact steps of many rows are on a checkpoint: their logits against those of single rows, which compute
 // with float32 activations and agree with transformers in float32 to 1e-3. Prints the largest difference of
 // the 20 largest logits and the mean Kullback-Leibler divergence over all positions of a text. "kv": the same
-// of K and V in f16 and int8.
+// of K and V in f16 and int8. "sm_80" and the like: of steps as a GPU of that kind would run them.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -151,10 +151,15 @@ int run(const char* directory, std::string_view variant) {
             all_logits(*coarser, tokens, chunk));
   }
   if (variant == "kv") return 0;
-  for (int chunk : {8, 32, 64, kMostRows})
-    print("steps of " + std::to_string(chunk) + " rows", exact, all_logits(*runner, tokens, chunk));
+  const CudaLimits gpu = limits_of_gpu(variant);
+  const auto limited = gpu.capability > 0 ? make_cuda_runner(plan, limits, {.limits = gpu}) : nullptr;
+  Runner& tested = limited ? *limited : *runner;
+  for (int chunk : {1, 8, 32, 64, kMostRows}) {
+    if (chunk > 1 || limited)
+      print("steps of " + std::to_string(chunk) + " rows", exact, all_logits(tested, tokens, chunk));
+  }
   print("4 sequences decoded together", decoded_logits(*runner, tokens, false),
-        decoded_logits(*runner, tokens, true));
+        decoded_logits(tested, tokens, true));
   return 0;
 }
 
@@ -163,7 +168,7 @@ int run(const char* directory, std::string_view variant) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: bench_cuda_exactness CHECKPOINT [fast | kv]\n");
+    std::fprintf(stderr, "usage: bench_cuda_exactness CHECKPOINT [fast | kv | sm_80 | sm_86 | sm_120]\n");
     return 2;
   }
   try {

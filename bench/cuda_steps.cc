@@ -1,6 +1,7 @@
 // Times the steps of the CUDA backend on a checkpoint: one row at several contexts, batches, prompts. Median
 // wall time of a step with the next one already in flight. With a drafter: of its guesses, and of the steps
-// that check them, one after the other as the engine runs them.
+// that check them, one after the other as the engine runs them. "sm_80" and the like: as a GPU of that kind
+// would run them, with its shared memory and without what it lacks.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -213,7 +214,8 @@ int run(const Options& options) {
                                         .fast_prompts = options.variant == "fast",
                                         .fused_single_rows = options.variant != "general",
                                         .persistent = options.variant != "persistent",
-                                        .phase_report = options.variant == "phases" ? stdout : nullptr});
+                                        .phase_report = options.variant == "phases" ? stdout : nullptr,
+                                        .limits = limits_of_gpu(options.variant)});
   std::printf("loaded in %.3f s\n", ms_since(start) / 1e3);
   if (options.variant == "persistent") {
     const auto persistent = make_cuda_runner(
@@ -239,9 +241,10 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr,
-                 "usage: bench_cuda_steps CHECKPOINT [default | general | fast | int8 | int4 | kv-f16 | "
-                 "kv-int8 | persistent | phases [DRAFTER | SEQUENCES PAST COUNT ...]]\n");
+    std::fprintf(
+        stderr,
+        "usage: bench_cuda_steps CHECKPOINT [default | general | fast | int8 | int4 | kv-f16 | "
+        "kv-int8 | persistent | phases | sm_80 | sm_86 | sm_120 [DRAFTER | SEQUENCES PAST COUNT ...]]\n");
     return 2;
   }
   try {

@@ -86,7 +86,8 @@ std::unique_ptr<Runner> make_runner(ModelPlan plan, RunnerOptions limits, const 
   if (options.device == "ref") return make_ref_runner(std::move(plan), limits);
   const int index = cuda_index(options.device);
   if (index >= 0)
-    return make_cuda_runner(std::move(plan), limits, {.device = index, .format = options.format});
+    return make_cuda_runner(std::move(plan), limits,
+                            {.device = index, .format = options.format, .progress = progress});
   fail(ErrorKind::invalid_argument, "no device ", in_quotes(options.device), "; known: ref, cpu, cuda:N");
 }
 
@@ -109,6 +110,7 @@ std::size_t free_bytes_for_kv(ModelPlan plan, const DeviceOptions& options, int 
     RunnerOptions limits;
     limits.max_sequences = sequences;
     limits.max_step_tokens = step_tokens;
+    limits.kv_type = kv_type(options.kv_type);
     return free_cuda_bytes_for_kv(std::move(plan), limits, {.device = index, .format = options.format});
   }
   const std::size_t free = available_memory_bytes();

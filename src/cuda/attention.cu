@@ -2,10 +2,10 @@
 // any mix of prompt and decode rows.
 //
 // A CTA owns a tile of query rows: neighbouring tokens of one segment times the heads that share one kv head,
-// so keys and values are read once for all of them. It walks over blocks of 64 or 128 keys with a running
-// maximum (Milakov and Gimelshein 2018; Dao et al. 2022). Its warps split the keys of q K^T and the head
-// dimensions of P V, so that a head of 512 fits the registers. Long contexts with few rows are split over
-// CTAs; a second kernel joins the parts in order.
+// so keys and values are read once for all of them. It walks over blocks of 64 or 128 keys, fewer where
+// shared memory is short, with a running maximum (Milakov and Gimelshein 2018; Dao et al. 2022). Its warps
+// split the keys of q K^T and the head dimensions of P V, so that a head of 512 fits the registers. Long
+// contexts with few rows are split over CTAs; a second kernel joins the parts in order.
 #include <algorithm>
 
 #include "cuda/attention_rows.h"
@@ -13,18 +13,18 @@
 namespace carat::cuda {
 namespace {
 
-template <int kHeadDim, int kRows, bool kInt8>
-__global__ void __launch_bounds__((TileShape<kHeadDim, kRows, kInt8>::kThreads))
+template <int kHeadDim, int kRows, bool kInt8, int kKeys>
+__global__ void __launch_bounds__((TileShape<kHeadDim, kRows, kInt8, kKeys>::kThreads))
     attention_kernel(AttentionArgs a, int splits) {
-  using S = TileShape<kHeadDim, kRows, kInt8>;
-  constexpr int kKeys = S::kKeys;
+  using S = TileShape<kHeadDim, kRows, kInt8, kKeys>;
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ float scratch[S::kColumnWarps * kRows];
-  __shared__ Places<kHeadDim, kRows> places;
+  __shared__ Places<kKeys> places;
+  static_assert(S::kDynamicBytes + sizeof scratch + sizeof places <= S::kSharedBytes);
   ptx::launch_dependents();
   const AttentionTile rows = a.tiles[blockIdx.x];
   const KeyRange keys = key_range<kKeys>(rows, a.window, blockIdx.z, splits);
-  Tile<kHeadDim, kRows, kInt8> tile(a, rows, reinterpret_cast<float16*>(shared));
+  Tile<kHeadDim, kRows, kInt8, kKeys> tile(a, rows, reinterpret_cast<float16*>(shared));
   if (keys.first < keys.last) tile.find_keys(places[0], keys.first, keys.last);
   __syncthreads();
   ptx::wait_for_dependencies();
@@ -35,16 +35,34 @@ __global__ void __launch_bounds__((TileShape<kHeadDim, kRows, kInt8>::kThreads))
     tile.load_values(places[0], keys.last - keys.first);
     ptx::async_commit();
   }
-  walk<kHeadDim, kRows, kInt8>(tile, places, scratch, keys, splits);
+  walk<kHeadDim, kRows, kInt8, kKeys>(tile, places, scratch, keys, splits);
+}
+
+/// With blocks of kKeys keys, or with the largest smaller ones that fit. There are kernels for those only
+/// that some GPU needs.
+template <int kHeadDim, int kRows, bool kInt8, int kKeys = attention_keys(kHeadDim, kRows)>
+void launch_blocks(Queue& queue, const AttentionArgs& a, int splits) {
+  using S = TileShape<kHeadDim, kRows, kInt8, kKeys>;
+  if constexpr (S::kSharedBytes > kFewestSharedBytes) {
+    constexpr int kFewer = kKeys / 2;
+    constexpr bool kFewestFit = attention_fits(kHeadDim, kRows, kInt8, kFewestSharedBytes);
+    if (S::kSharedBytes > queue.shared_bytes) {
+      if constexpr (kFewer > kFewestAttentionKeys || kFewestFit) {
+        launch_blocks<kHeadDim, kRows, kInt8, kFewer>(queue, a, splits);
+      } else {
+        queue.status = cudaErrorInvalidValue;
+      }
+      return;
+    }
+  }
+  launch(queue, attention_kernel<kHeadDim, kRows, kInt8, kKeys>, dim3(a.tile_count, a.kv.kv_heads, splits),
+         S::kThreads, S::kDynamicBytes, a, splits);
 }
 
 template <int kRows>
 void launch_attention(Queue& queue, const AttentionArgs& a, int splits) {
-  with_head_dim(queue, a.kv, [&](auto head_dim, auto int8) {
-    using S = TileShape<head_dim, kRows, int8>;
-    launch(queue, attention_kernel<head_dim, kRows, int8>, dim3(a.tile_count, a.kv.kv_heads, splits),
-           S::kThreads, S::kSharedBytes, a, splits);
-  });
+  with_head_dim(queue, a.kv,
+                [&](auto head_dim, auto int8) { launch_blocks<head_dim, kRows, int8>(queue, a, splits); });
 }
 
 }  // namespace

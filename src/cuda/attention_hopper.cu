@@ -13,13 +13,12 @@
 namespace carat::cuda {
 namespace {
 
-constexpr int kRows = 64, kKeys = 64, kBlockDims = 64, kBlockElements = 64 * kBlockDims;
+constexpr int kRows = 64, kKeys = 64;
 constexpr int kPartDims = 128;  // of the context, per product
 
 template <int kHeadDim, bool kInt8>
 struct Shape {
   static constexpr int kGroups = kHeadDim > 256 ? 2 : 1, kThreads = 128 * kGroups;
-  static constexpr int kParts = kHeadDim / kGroups / kPartDims, kChunks = kHeadDim / 8;
   static constexpr int kResident = kHeadDim > 256 ? 1 : 2;  // CTAs of a multiprocessor
   static constexpr int kAlignment = 1024;
   static constexpr int kScaleBytes = kInt8 ? 2 * kKeys * 16 : 0;
@@ -27,6 +26,8 @@ struct Shape {
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+constexpr int kBlockDims = 64, kBlockElements = 64 * kBlockDims;
 
 /// Element offset of a 16-byte chunk of a row.
 __device__ inline int chunk_at(int row, int chunk) {
@@ -38,6 +39,7 @@ template <int kHeadDim, bool kInt8>
 class PromptTile {
   using S = Shape<kHeadDim, kInt8>;
   using Int8 = WidenedBlock<kKeys, kHeadDim, S::kThreads>;
+  static constexpr int kParts = kHeadDim / S::kGroups / kPartDims, kChunks = kHeadDim / 8;
 
  public:
   __device__ PromptTile(const AttentionArgs& a, const AttentionTile& tile, float16* shared)
@@ -54,8 +56,8 @@ class PromptTile {
 
   __device__ void load_queries() {
 #pragma unroll 4
-    for (int i = threadIdx.x; i < kRows * S::kChunks; i += S::kThreads) {
-      const int r = i / S::kChunks, chunk = i % S::kChunks;
+    for (int i = threadIdx.x; i < kRows * kChunks; i += S::kThreads) {
+      const int r = i / kChunks, chunk = i % kChunks;
       const bool valid = r < tile_.count * group_;
       const std::size_t head = valid ? row_head(a_, tile_, r, group_) : 0;
       ptx::async_copy16(q_ + chunk_at(r, chunk), a_.q + head * kHeadDim + chunk * 8, valid);
@@ -126,7 +128,7 @@ class PromptTile {
             score *= scales_[block * kKeys + n * 8 + static_cast<int>(threadIdx.x) % 4 * 2 + c].y;
         }
 #pragma unroll
-      for (int part = 0; part < S::kParts; ++part)
+      for (int part = 0; part < kParts; ++part)
 #pragma unroll
         for (int n = 0; n < kPartDims / 8; ++n) {
           o_[part][n * 4 + 2 * half] *= rescale;
@@ -144,12 +146,12 @@ class PromptTile {
       for (int i = 0; i < 4; ++i)
         p[step][i] = bits(__floats2half2_rn(s_[step * 8 + 2 * i], s_[step * 8 + 2 * i + 1]));
     constexpr uint64_t kBlockBytes = kBlockElements * 2;
-    const int first_block = static_cast<int>(threadIdx.x) / 128 * S::kParts * (kPartDims / kBlockDims);
+    const int first_block = static_cast<int>(threadIdx.x) / 128 * kParts * (kPartDims / kBlockDims);
     ptx::warpgroup_fence();
 #pragma unroll
     for (int step = 0; step < kKeys / 16; ++step)
 #pragma unroll
-      for (int part = 0; part < S::kParts; ++part) {
+      for (int part = 0; part < kParts; ++part) {
         const float16* from =
             v_ + (first_block + part * (kPartDims / kBlockDims)) * kBlockElements + step * 16 * kBlockDims;
         ptx::warpgroup_mma_f16(o_[part], p[step], ptx::swizzled_columns(from, kBlockBytes));
@@ -161,7 +163,7 @@ class PromptTile {
   /// Writes the context, or one part of it with its maximum and sum.
   __device__ void store(int split, int splits) {
     const int first_dim =
-        static_cast<int>(threadIdx.x) / 128 * S::kParts * kPartDims + static_cast<int>(threadIdx.x) % 4 * 2;
+        static_cast<int>(threadIdx.x) / 128 * kParts * kPartDims + static_cast<int>(threadIdx.x) % 4 * 2;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float sum = quad_sum(l_[half]);
@@ -169,7 +171,7 @@ class PromptTile {
       const std::size_t head = row_head(a_, tile_, row(half), group_);
       float* parts = a_.partial.data + (head * splits + split) * (kHeadDim + 2);
 #pragma unroll
-      for (int part = 0; part < S::kParts; ++part)
+      for (int part = 0; part < kParts; ++part)
 #pragma unroll
         for (int n = 0; n < kPartDims / 8; ++n) {
           const int dim = first_dim + part * kPartDims + n * 8;
@@ -198,8 +200,8 @@ class PromptTile {
       Int8::load(to, places, offset, keys);
     } else {
 #pragma unroll 8
-      for (int i = threadIdx.x; i < kKeys * S::kChunks; i += S::kThreads) {
-        const int key = i / S::kChunks, chunk = i % S::kChunks;
+      for (int i = threadIdx.x; i < kKeys * kChunks; i += S::kThreads) {
+        const int key = i / kChunks, chunk = i % kChunks;
         ptx::async_copy16(to + chunk_at(key, chunk), places[key] + offset + chunk * 8, key < keys);
       }
     }
@@ -216,7 +218,7 @@ class PromptTile {
   int group_;       // query heads per kv head
   int position_[2];
   float s_[kKeys / 2];
-  float o_[S::kParts][kPartDims / 2] = {};
+  float o_[kParts][kPartDims / 2] = {};
   float m_[2] = {-INFINITY, -INFINITY}, l_[2] = {0.f, 0.f};
 };
 

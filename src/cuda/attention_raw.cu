@@ -272,10 +272,22 @@ RawSplits choose_splits(const Queue& queue, const AttentionArgs& a, int splits) 
   return {1 << bits, bits};
 }
 
+/// The rows of a tile for so many query heads of a KV head.
+int tile_rows(int group) { return group <= 8 ? 8 : kRawTileRows; }
+
 }  // namespace
 
+bool raw_attention_fits(Queue& queue, const KvLayer& kv, int heads_per_kv) {
+  int needed = 0;
+  with_head_dim(queue, kv, [&](auto head_dim, auto int8) {
+    needed = RawShape<head_dim, int8>::shared_bytes(tile_rows(heads_per_kv), /*cluster=*/false) +
+             static_cast<int>(sizeof(RawConstants<head_dim>));
+  });
+  return needed <= queue.shared_bytes;
+}
+
 int raw_attention(Queue& queue, const AttentionArgs& args, const RopeKvArgs& raw, int most_splits) {
-  const int group = args.heads / args.kv.kv_heads, rows = group <= 8 ? 8 : kRawTileRows;
+  const int group = args.heads / args.kv.kv_heads, rows = tile_rows(group);
   int parts = 1;
   with_head_dim(queue, args.kv, [&](auto head_dim, auto int8) {
     using S = RawShape<head_dim, int8>;

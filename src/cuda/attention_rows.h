@@ -11,17 +11,18 @@
 
 namespace carat::cuda {
 
-/// int8 keys and values become float16 in shared memory.
-template <int kHeadDim, int kRows, bool kInt8>
+/// Blocks of kBlockKeys keys. int8 keys and values become float16 in shared memory.
+template <int kHeadDim, int kRows, bool kInt8, int kBlockKeys>
 struct TileShape {
-  static constexpr int kKeys = attention_keys(kHeadDim, kRows);
+  static constexpr int kKeys = kBlockKeys;
   static constexpr int kRowTiles = kRows / 16;
-  static constexpr int kColumnWarps = std::min(kHeadDim / 8, kRows == 16 ? 8 : 2);
+  static constexpr int kColumnWarps = std::min({kHeadDim / 8, kKeys / 8, kRows == 16 ? 8 : 2});
   static constexpr int kThreads = 32 * kRowTiles * kColumnWarps;
   static constexpr int kKeyTiles = kKeys / kColumnWarps / 8;     // of one warp's share of q K^T
   static constexpr int kDimTiles = kHeadDim / kColumnWarps / 8;  // of one warp's share of P V
   static constexpr int kChunks = kHeadDim / 8;
-  static constexpr int kSharedBytes = attention_shared_bytes(kHeadDim, kRows, kInt8);
+  static constexpr int kDynamicBytes = attention_dynamic_bytes(kHeadDim, kRows, kKeys, kInt8);
+  static constexpr int kSharedBytes = attention_shared_bytes(kHeadDim, kRows, kKeys, kInt8);
 };
 
 /// Element offset of a 16-byte chunk in rows of `kChunks` chunks, permuted against bank conflicts.
@@ -30,10 +31,9 @@ __device__ inline int chunk_at(int row, int chunk) {
   return (row * kChunks + (chunk ^ (row & (std::min(kChunks, 8) - 1)))) * 8;
 }
 
-template <int kHeadDim, int kRows, bool kInt8>
+template <int kHeadDim, int kRows, bool kInt8, int kKeys>
 class Tile {
-  using S = TileShape<kHeadDim, kRows, kInt8>;
-  static constexpr int kKeys = S::kKeys;
+  using S = TileShape<kHeadDim, kRows, kInt8, kKeys>;
   using Int8 = WidenedBlock<kKeys, kHeadDim, S::kThreads>;
 
  public:
@@ -252,15 +252,14 @@ class Tile {
   float largest_[2], m_[2] = {-INFINITY, -INFINITY}, l_[2] = {0.f, 0.f};
 };
 
-/// Keys of one block, of this one and the next.
-template <int kHeadDim, int kRows>
-using Places = const float16* [2][attention_keys(kHeadDim, kRows)];
+/// Where the keys of a block lie, of this one and the next.
+template <int kKeys>
+using Places = const float16* [2][kKeys];
 
 /// All blocks of keys, of which the first is on its way or there; one part of the result.
-template <int kHeadDim, int kRows, bool kInt8>
-__device__ void walk(Tile<kHeadDim, kRows, kInt8>& tile, Places<kHeadDim, kRows>& places, float* scratch,
+template <int kHeadDim, int kRows, bool kInt8, int kKeys>
+__device__ void walk(Tile<kHeadDim, kRows, kInt8, kKeys>& tile, Places<kKeys>& places, float* scratch,
                      const KeyRange& keys, int splits) {
-  constexpr int kKeys = attention_keys(kHeadDim, kRows);
   for (int key = keys.first, block = 0; key < keys.last; key += kKeys, block ^= 1) {
     const int next = key + kKeys, left = keys.last - next;
     if (left > 0) tile.find_keys(places[block ^ 1], next, keys.last);

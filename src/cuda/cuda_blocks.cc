@@ -110,7 +110,6 @@ CudaBlocks::CudaBlocks(const ModelPlan& plan, const KvStorage& kv, const RunnerO
       kv_(kv),
       queue_(queue),
       fast_prompts_(fast_prompts),
-      has_wide_tiles_(queue.overlap),
       xn_(static_cast<std::size_t>(limits.max_step_tokens) * Widths(plan).d),
       context_(static_cast<std::size_t>(limits.max_step_tokens) * Widths(plan).context),
       hidden_(static_cast<std::size_t>(limits.max_step_tokens) * Widths(plan).hidden) {

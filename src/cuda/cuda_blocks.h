@@ -97,12 +97,11 @@ class CudaBlocks {
   /// Whether fewer rows than the step has go on behind the last layer that writes K/V.
   bool narrows() const { return step_.tail.count < step_.all.count; }
   /// Whether attend() takes raw q, k and v. narrow() would have to move them, and more tiles than
-  /// multiprocessors hide rope_kv() better than they do its work. GPUs before Hopper have room for eight
-  /// query heads.
+  /// multiprocessors hide rope_kv() better than they do its work.
   bool attends_raw(const AttentionPlan& a) const {
     return step_.all.one_each && !narrows() && rows() * a.kv_heads <= queue_.sm_count &&
-           (has_wide_tiles_ || a.heads <= 8 * a.kv_heads) &&
-           step_.all.tiles[static_cast<std::size_t>(a.kv_group)].tile_rows == kRawTileRows;
+           step_.all.tiles[static_cast<std::size_t>(a.kv_group)].tile_rows == kRawTileRows &&
+           raw_attention_fits(queue_, kv_.layer(a), a.heads / a.kv_heads);
   }
   void project_per_layer_inputs(int first_layer, int layers, const int32_t* token_rows);
   PartialSums dense_mlp(const LayerPlan& l);
@@ -111,7 +110,7 @@ class CudaBlocks {
   const ModelPlan& plan_;
   const KvStorage& kv_;
   Queue& queue_;
-  const bool fast_prompts_, has_wide_tiles_;
+  const bool fast_prompts_;
   SoftTokens soft_tokens_{};
   std::array<DeviceArray<float>, kKvGroups> frequencies_;  // [rotary_pairs]
   // Activations of the current rows; narrow() moves the rows that stay into the second of each pair.

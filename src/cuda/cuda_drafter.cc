@@ -38,7 +38,7 @@ CudaDrafter::CudaDrafter(const ModelPlan& target, const CudaBlocks& target_block
       plan_(*target.drafter),
       weights_(upload_weights(plan_)),
       cluster_tokens_(plan_.ordered.tokens.size()),
-      upload_(plan_.model, one_row_each(limits)),
+      upload_(plan_.model, one_row_each(limits), queue.shared_bytes),
       blocks_(plan_.model, kv, one_row_each(limits), queue, /*fast_prompts=*/false) {
   const auto rows = static_cast<std::size_t>(limits.max_sequences);
   const auto d = static_cast<std::size_t>(target.d_model);
@@ -71,7 +71,9 @@ std::size_t CudaDrafter::buffer_bytes(const ModelPlan& target, const RunnerOptio
   const auto rows = static_cast<std::size_t>(limits.max_sequences);
   const std::size_t per_row = 3 * static_cast<std::size_t>(target.d_model) + logits_of(plan) +
                               static_cast<std::size_t>(plan.ordered.searched) + 2 * kGreedyChunks;
-  return CudaBlocks::bytes(plan.model, one_row_each(limits), sm_count) + rows * per_row * 4;
+  const RunnerOptions rounds = one_row_each(limits);
+  return CudaBlocks::bytes(plan.model, rounds, sm_count) + StepUpload::bytes(plan.model, rounds) +
+         SingleRow::bytes(plan.model, sm_count) + rows * per_row * 4;
 }
 
 std::vector<int32_t> CudaDrafter::draft(const DraftRows& rows, const DeviceStep& last, int count) {
@@ -105,15 +107,13 @@ DeviceStep CudaDrafter::pack(const DraftRows& rows) {
 /// Grows to the largest number of guesses asked for.
 void CudaDrafter::reserve_guesses(std::size_t size) {
   if (guesses_.size() >= size) return;
-  shapes_.clear();  // their graphs know the buffer
+  graphs_.clear();  // they know the buffer
   guesses_ = DeviceArray<int32_t>();
   guesses_ = DeviceArray<int32_t>(size);
   host_guesses_ = PinnedArray<int32_t>(size);
 }
 
-/// As CudaRunner::run_blocks(): rounds seen before are captured and from then on replayed with one launch.
 void CudaDrafter::run(const DeviceStep& step, const float* states, int position, int count) {
-  constexpr std::size_t kMostShapes = 64;
   const auto launch_all = [&] {
     step_ = step;
     position_ = position;
@@ -125,16 +125,7 @@ void CudaDrafter::run(const DeviceStep& step, const float* states, int position,
     guess_rounds(*this, plan_, Tokens{step.tokens}, count, [](int, Tokens) {});
   };
   const int length_class = step.all.count == 1 ? SingleRow::length_class(position) : 0;
-  const auto known = std::ranges::find_if(shapes_, [&](const Shape& s) {
-    return s.step == step && s.states == states && s.count == count && s.length_class == length_class;
-  });
-  if (known == shapes_.end()) {
-    if (shapes_.size() == kMostShapes) shapes_.pop_front();
-    shapes_.push_back({step, states, count, length_class, {}});
-    return launch_all();
-  }
-  if (queue_.status == cudaSuccess && !known->graph) known->graph = Graph::capture(queue_.stream, launch_all);
-  if (queue_.status == cudaSuccess) known->graph.launch(queue_.stream);
+  graphs_.run(queue_, {step, states, count, length_class}, launch_all);
 }
 
 void CudaDrafter::join(const DrafterPlan& d, Tokens tokens) {

@@ -3,12 +3,12 @@
 // device.
 #pragma once
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <vector>
 
 #include "cuda/cuda_blocks.h"
 #include "cuda/device.h"
+#include "cuda/graph_cache.h"
 #include "cuda/guess.h"
 #include "cuda/single_row.h"
 #include "cuda/step_upload.h"
@@ -40,12 +40,12 @@ class CudaDrafter {
   void next_hidden(const DrafterPlan& d);
 
  private:
-  /// Rounds that have been run, and their graph once they have come again.
+  /// What sets apart rounds that are the same launches.
   struct Shape {
     DeviceStep step;
     const float* states;
     int count, length_class;
-    Graph graph;
+    bool operator==(const Shape&) const = default;
   };
 
   DeviceStep pack(const DraftRows& rows);
@@ -77,7 +77,7 @@ class CudaDrafter {
   DeviceArray<int32_t> guesses_;  // [rounds, rows]
   PinnedArray<int32_t> host_guesses_;
   Event done_;
-  std::deque<Shape> shapes_;  // oldest first
+  GraphCache<Shape> graphs_;
 
   // Of the round that is being enqueued:
   DeviceStep step_;

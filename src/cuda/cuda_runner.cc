@@ -12,6 +12,8 @@
 #include "cuda/cuda_blocks.h"
 #include "cuda/cuda_drafter.h"
 #include "cuda/device_sampler.h"
+#include "cuda/gpu.h"
+#include "cuda/graph_cache.h"
 #include "cuda/persistent_row.h"
 #include "cuda/single_row.h"
 #include "cuda/step_upload.h"
@@ -23,34 +25,6 @@
 namespace carat {
 namespace cuda {
 namespace {
-
-/// Selects the device before anything is allocated on it.
-class Device {
- public:
-  explicit Device(int index) : index_(index) {
-    int count = 0;
-    if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0)
-      fail(ErrorKind::unavailable, "no CUDA device: the driver is missing or shows no GPU");
-    if (index < 0 || index >= count)
-      fail(ErrorKind::unavailable, "there is no device cuda:", index, "; this machine has ", count,
-           ", from cuda:0");
-    check(cudaSetDevice(index), "cudaSetDevice");
-    check(cudaGetDeviceProperties(&properties_, index), "cudaGetDeviceProperties");
-    if (properties_.major < 8)
-      fail(ErrorKind::unsupported, "cuda:", index, " (", properties_.name, ") has compute capability ",
-           properties_.major, ".", properties_.minor, "; 8.0 or later is needed");
-  }
-
-  std::string name() const { return "cuda:" + std::to_string(index_); }
-  int sm_count() const { return properties_.multiProcessorCount; }
-  int shared_bytes_per_block() const { return static_cast<int>(properties_.sharedMemPerBlockOptin); }
-  bool overlaps_launches() const { return properties_.major >= 9; }
-  bool has_warpgroups() const { return properties_.major == 9; }
-
- private:
-  int index_;
-  cudaDeviceProp properties_{};
-};
 
 int current_device() {
   int index = 0;
@@ -96,19 +70,20 @@ void require_supported(const ModelPlan& plan, const RunnerOptions& limits) {
 void require_kv_type(KvType type) {
   if (type != KvType::f32) return;
   fail(ErrorKind::unsupported,
-       "the CUDA backend keeps K and V as f16, as int8 or, without --kv-type, as sums ",
-       "of two f16; not as f32");
+       "the CUDA backend doesn't keep K and V as f32; leave --kv-type out for sums of two f16, which have "
+       "22 bits, or use f16 or int8");
 }
 
-void require_shared_memory(const ModelPlan& plan, KvType kv_type, const Device& device) {
-  const bool int8 = kv_type == KvType::int8;
+/// Small tiles of attention fit every GPU, but hold up to 16 query heads of a KV head.
+void require_shared_memory(const ModelPlan& plan, KvType kv_type, const Gpu& gpu) {
   for (const KvGroup& group : plan.kv_groups) {
-    const int needed = std::max(attention_shared_bytes(group.head_dim, 16, int8),
-                                attention_shared_bytes(group.head_dim, 64, int8));
-    if (group.layers == 0 || needed <= device.shared_bytes_per_block()) continue;
-    fail(ErrorKind::unsupported, device.name(), " has ", device.shared_bytes_per_block() / 1024,
-         " KB of shared memory per block; attention with heads of size ", group.head_dim, " needs ",
-         needed / 1024);
+    if (group.layers == 0) continue;
+    const int heads_per_kv = plan.layers.front().attention.heads / group.kv_heads;
+    const int tile_rows = heads_per_kv <= 16 ? 16 : 64;
+    if (attention_fits(group.head_dim, tile_rows, kv_type == KvType::int8, gpu.shared_bytes())) continue;
+    fail(ErrorKind::unsupported, gpu.name(), " has ", gpu.shared_bytes() / 1024,
+         " KB of shared memory per block, too little for ", heads_per_kv, " query heads of size ",
+         group.head_dim, " per KV head with K and V in int8; use --kv-type f16");
   }
 }
 
@@ -160,11 +135,12 @@ std::size_t kv_bytes_per_token(const ModelPlan& plan, KvType type) {
 }
 
 /// Of activations, and of a step's logits and draws when every sequence has a token drawn.
-std::size_t buffer_bytes(const ModelPlan& plan, const RunnerOptions& limits, const Device& device) {
+std::size_t buffer_bytes(const ModelPlan& plan, const RunnerOptions& limits, const Gpu& gpu) {
   const auto rows = static_cast<std::size_t>(limits.max_sequences);
-  return CudaBlocks::bytes(plan, limits, device.sm_count()) +
+  return CudaBlocks::bytes(plan, limits, gpu.sm_count()) + StepUpload::bytes(plan, limits) +
+         SingleRow::bytes(plan, gpu.sm_count()) +
          rows * static_cast<std::size_t>(plan.vocab) * sizeof(float) + DeviceSampler::bytes(rows) +
-         (plan.drafter ? CudaDrafter::buffer_bytes(plan, limits, device.sm_count()) : 0);
+         (plan.drafter ? CudaDrafter::buffer_bytes(plan, limits, gpu.sm_count()) : 0);
 }
 
 /// Of the model and its drafter.
@@ -172,15 +148,15 @@ std::size_t all_weight_bytes(ModelPlan& plan, std::optional<WeightFormat> wanted
   return weight_bytes(plan, wanted) + (plan.drafter ? CudaDrafter::weight_bytes(*plan.drafter) : 0);
 }
 
-void require_memory(ModelPlan& plan, const RunnerOptions& limits, const Device& device,
+void require_memory(ModelPlan& plan, const RunnerOptions& limits, const Gpu& gpu,
                     std::optional<WeightFormat> wanted) {
   std::size_t free = 0, total = 0;
   check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
   constexpr double kGigabyte = 1e9;
   const std::size_t weights = all_weight_bytes(plan, wanted), kv = KvStorage::bytes(plan, limits),
-                    buffers = buffer_bytes(plan, limits, device);
+                    buffers = buffer_bytes(plan, limits, gpu);
   if (weights + kv + buffers <= free) return;
-  fail(ErrorKind::out_of_memory, device.name(),
+  fail(ErrorKind::out_of_memory, gpu.name(),
        plan.drafter ? ": the model and its drafter need " : ": the model needs ",
        static_cast<double>(weights + kv + buffers) / kGigabyte, " GB (weights ",
        static_cast<double>(weights) / kGigabyte, ", KV ", static_cast<double>(kv) / kGigabyte, ", buffers ",
@@ -203,20 +179,17 @@ bool draws_greedily(const StepInput& step) {
 
 class CudaRunner final : public Runner {
  public:
-  CudaRunner(ModelPlan plan, const RunnerOptions& limits, const Device& device, const CudaOptions& options)
+  CudaRunner(ModelPlan plan, const RunnerOptions& limits, const Gpu& gpu, const CudaOptions& options)
       : plan_(std::move(plan)),
-        weights_(upload_weights(plan_, wanted_format(options.format))),
-        info_{device.name(),
-              limits,
-              bytes_per_token(plan_),
-              kv_bytes_per_token(plan_, limits.kv_type),
-              plan_.vocab,
-              plan_.kv_groups,
-              plan_.drafter != nullptr},
-        overlaps_launches_(device.overlaps_launches()),
-        queue_{stream_, overlaps_launches_, device.sm_count(), cudaSuccess, {}, device.has_warpgroups()},
+        weights_(upload_weights(plan_, wanted_format(options.format), options.progress)),
+        info_{
+            gpu.name(),  limits,          bytes_per_token(plan_),  kv_bytes_per_token(plan_, limits.kv_type),
+            plan_.vocab, plan_.kv_groups, plan_.drafter != nullptr},
+        overlaps_launches_(gpu.overlaps_launches()),
+        queue_{stream_, overlaps_launches_,   gpu.sm_count(),    cudaSuccess,
+               {},      gpu.has_warpgroups(), gpu.shared_bytes()},
         kv_(plan_, limits),
-        upload_(plan_, limits),
+        upload_(plan_, limits, queue_.shared_bytes),
         blocks_(plan_, kv_, limits, queue_, options.fast_prompts),
         sampler_(plan_.vocab),
         drawn_(static_cast<std::size_t>(limits.max_step_tokens)),
@@ -226,10 +199,9 @@ class CudaRunner final : public Runner {
       blocks_.finish_with(single_row_.emplace(plan_, kv_, blocks_, queue_));
     // It knows keys and values in two halves only, and leaves no rows for a drafter.
     const bool takes_plan = single_row_ && !plan_.drafter && limits.kv_type == KvType::automatic;
-    const int shared_bytes = device.shared_bytes_per_block();
     if (takes_plan && options.persistent &&
-        PersistentRow::supports(plan_, limits.page_tokens, queue_, shared_bytes))
-      persistent_row_.emplace(plan_, kv_, blocks_, queue_, shared_bytes);
+        PersistentRow::supports(plan_, limits.page_tokens, queue_, queue_.shared_bytes))
+      persistent_row_.emplace(plan_, kv_, blocks_, queue_, queue_.shared_bytes);
     if (persistent_row_ && options.phase_report) persistent_row_->record_times(true);
     if (!plan_.drafter) return;
     drafter_.emplace(plan_, blocks_, kv_, limits, queue_, options.fused_single_rows);
@@ -263,13 +235,13 @@ class CudaRunner final : public Runner {
     bool token_written = false;  // by the step's last kernel, without a copy
   };
 
-  /// A shape of step that has been run, and its graph once it has come again.
+  /// What sets apart steps that are the same launches.
   struct Shape {
     DeviceStep step;
     const float* logits;
     bool draw;
     int length_class;  // of a tail of one row
-    Graph graph;
+    bool operator==(const Shape&) const = default;
   };
 
   void run_blocks(const DeviceStep& device, const StepRows& rows, bool draw);
@@ -300,7 +272,7 @@ class CudaRunner final : public Runner {
   DeviceArray<int32_t> candidate_ids_;
   std::FILE* phase_report_;
   std::array<Slot, 2> slots_;
-  std::deque<Shape> shapes_;   // oldest first
+  GraphCache<Shape> graphs_;
   std::deque<int> in_flight_;  // indices of slots, oldest first
   int next_slot_ = 0;
   const int device_ = current_device();
@@ -328,7 +300,7 @@ void CudaRunner::reserve_logits(std::size_t rows) {
   const std::size_t size = rows * static_cast<std::size_t>(plan_.vocab);
   if (logits_.size() >= size) return;
   check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
-  shapes_.clear();  // their graphs know the buffers
+  graphs_.clear();  // they know the buffers
   logits_ = DeviceArray<float>();
   logits_ = DeviceArray<float>(size);
   candidate_values_ = DeviceArray<float>(rows * kGreedyChunks);
@@ -374,10 +346,8 @@ void CudaRunner::time_phases(bool on) {
   queue_.overlap = !on && overlaps_launches_;
 }
 
-/// A step has hundreds of launches, which take the host longer than the GPU needs for few rows. A shape seen
-/// before is captured and from then on replayed with one launch.
+/// A step has hundreds of launches, which take the host longer than the GPU needs for few rows.
 void CudaRunner::run_blocks(const DeviceStep& device, const StepRows& rows, bool draw) {
-  constexpr std::size_t kMostShapes = 64;
   const auto launch_all = [&] {
     blocks_.mark(Phase::embedding);
     resolve_tokens(queue_, device.tokens, device.all.count, drawn_.data(), blocks_.soft_tokens());
@@ -389,16 +359,7 @@ void CudaRunner::run_blocks(const DeviceStep& device, const StepRows& rows, bool
   if (blocks_.marks_phases()) return launch_all();
   const int length_class =
       rows.tail.count() == 1 ? SingleRow::length_class(rows.tail.segments.front().past) : 0;
-  const auto known = std::ranges::find_if(shapes_, [&](const Shape& s) {
-    return s.step == device && s.logits == logits_.data() && s.draw == draw && s.length_class == length_class;
-  });
-  if (known == shapes_.end()) {
-    if (shapes_.size() == kMostShapes) shapes_.pop_front();
-    shapes_.push_back({device, logits_.data(), draw, length_class, {}});
-    return launch_all();
-  }
-  if (queue_.status == cudaSuccess && !known->graph) known->graph = Graph::capture(stream_, launch_all);
-  if (queue_.status == cudaSuccess) known->graph.launch(stream_);
+  graphs_.run(queue_, {device, logits_.data(), draw, length_class}, launch_all);
 }
 
 void CudaRunner::draw_on_device(const DeviceStep& step, int rows) {
@@ -448,18 +409,19 @@ std::unique_ptr<Runner> make_cuda_runner(ModelPlan plan, const RunnerOptions& op
   cuda::require_equal_formats(plan);
   cuda::require_supported_drafter(plan, options);
   const auto wanted = cuda::wanted_format(cuda.format);
-  const cuda::Device device(cuda.device);
-  cuda::require_shared_memory(plan, options.kv_type, device);
-  cuda::require_memory(plan, options, device, wanted);
-  return std::make_unique<cuda::CudaRunner>(std::move(plan), options, device, cuda);
+  const cuda::Gpu gpu(cuda.device, cuda.limits);
+  cuda::require_shared_memory(plan, options.kv_type, gpu);
+  cuda::require_memory(plan, options, gpu, wanted);
+  return std::make_unique<cuda::CudaRunner>(std::move(plan), options, gpu, cuda);
 }
 
 std::size_t free_cuda_bytes_for_kv(ModelPlan plan, const RunnerOptions& limits, const CudaOptions& cuda) {
-  const cuda::Device device(cuda.device);
+  cuda::require_kv_type(limits.kv_type);
+  const cuda::Gpu gpu(cuda.device, cuda.limits);
   std::size_t free = 0, total = 0;
   cuda::check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-  const std::size_t taken = cuda::all_weight_bytes(plan, cuda::wanted_format(cuda.format)) +
-                            cuda::buffer_bytes(plan, limits, device);
+  const std::size_t taken =
+      cuda::all_weight_bytes(plan, cuda::wanted_format(cuda.format)) + cuda::buffer_bytes(plan, limits, gpu);
   return free > taken ? free - taken : 0;
 }
 

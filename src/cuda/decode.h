@@ -66,6 +66,8 @@ struct MatvecArgs {
 
 /// Whether matvec() can multiply a matrix of this format and so many columns.
 bool matvec_supports(WeightFormat format, int cols);
+/// CTAs of a product, each of which leaves a candidate when it is a head's.
+int matvec_ctas(const Queue& queue, const Matrix& w, bool gated = false);
 void matvec(Queue& queue, const MatvecArgs& args);
 
 /// The drawn token from the candidates of the head: for the next step, and for the host (pinned memory).

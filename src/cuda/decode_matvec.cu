@@ -303,23 +303,37 @@ int slices_of(WeightFormat format, int cols) {
   return 0;
 }
 
+/// How a product's columns are cut, and what its CTAs need on chip besides their sums.
+struct Cut {
+  int slices_shift, slice_cols, slices, slice_bytes, stages, fixed_bytes;
+
+  explicit Cut(const Matrix& w) {
+    const int most = slices_of(w.format, w.cols);
+    slices_shift = std::countr_zero(static_cast<unsigned>(most));
+    slice_cols = slice_columns(w.format, w.cols, most);
+    slices = divide_up(w.cols, slice_cols);
+    slice_bytes = packed_row_bytes(w.format, slice_cols);
+    const int stage_bytes = kWarps * copy_rows(w.format) * slice_bytes;
+    stages = std::clamp(kRingBytes / stage_bytes, 2, kMostStages);
+    fixed_bytes = stages * stage_bytes + (w.cols <= kSharedVector ? round_up(w.cols, 16) * 4 : 0);
+  }
+  int shared_bytes(int rows_each) const { return fixed_bytes + rows_each * slices * 4; }
+};
+
 template <WeightFormat kFormat>
 void launch_matvec(Queue& queue, MatvecArgs args) {
-  const int cols = args.w.cols, slices = slices_of(kFormat, cols),
-            gated = args.output.finish == VectorFinish::gated_gelu ? 1 : 0;
-  const int outputs = args.w.rows >> gated, ctas = std::min(queue.sm_count, outputs);
-  args.slices_shift = std::countr_zero(static_cast<unsigned>(slices));
-  args.slice_cols = slice_columns(kFormat, cols, slices);
-  args.slices = divide_up(cols, args.slice_cols);
+  const int cols = args.w.cols, gated = args.output.finish == VectorFinish::gated_gelu ? 1 : 0;
+  const int outputs = args.w.rows >> gated, ctas = matvec_ctas(queue, args.w, gated != 0);
+  const Cut cut(args.w);
+  args.slices_shift = cut.slices_shift;
+  args.slice_cols = cut.slice_cols;
+  args.slices = cut.slices;
   args.row_bytes = packed_row_bytes(kFormat, cols);
-  args.slice_bytes = packed_row_bytes(kFormat, args.slice_cols);
-  const int stage_bytes = kWarps * copy_rows(kFormat) * args.slice_bytes;
-  args.stages = std::clamp(kRingBytes / stage_bytes, 2, kMostStages);
+  args.slice_bytes = cut.slice_bytes;
+  args.stages = cut.stages;
   args.outputs_each = outputs / ctas;
   args.outputs_rest = outputs % ctas;
-  const std::size_t vector = cols <= kSharedVector ? round_up(cols, 16) : 0;
-  const std::size_t sums = static_cast<std::size_t>(divide_up(outputs, ctas) << gated) * args.slices;
-  const std::size_t bytes = static_cast<std::size_t>(args.stages * stage_bytes) + (vector + sums) * 4;
+  const auto bytes = static_cast<std::size_t>(cut.shared_bytes(divide_up(outputs, ctas) << gated));
   constexpr int kFewVectors = 2, kManyVectors = 4;  // float4 per thread of the residual stream
   // One kernel for all products of most models: its code stays cached.
   const bool few = args.input.source == VectorSource::plain || cols <= kFewVectors * kThreads * 4;
@@ -330,6 +344,19 @@ void launch_matvec(Queue& queue, MatvecArgs args) {
 }  // namespace
 
 bool matvec_supports(WeightFormat format, int cols) { return slices_of(format, cols) > 0; }
+
+/// One per multiprocessor; more where the sums of so many outputs don't fit, as those of a head on a small
+/// GPU.
+int matvec_ctas(const Queue& queue, const Matrix& w, bool gated) {
+  constexpr int kStaticBytes = 1024;
+  const int outputs = gated ? w.rows / 2 : w.rows, rows = gated ? 2 : 1;
+  const Cut cut(w);
+  int ctas = std::min(queue.sm_count, outputs);
+  while (ctas < outputs &&
+         cut.shared_bytes(divide_up(outputs, ctas) * rows) + kStaticBytes > queue.shared_bytes)
+    ctas = std::min(ctas + queue.sm_count, outputs);
+  return ctas;
+}
 
 void matvec(Queue& queue, const MatvecArgs& args) {
   switch (args.w.format) {

@@ -16,6 +16,9 @@ namespace carat::cuda {
 /// The widest residual stream: four vectors of four elements in each thread of a norm.
 inline constexpr int kMostNormThreads = 512, kMostModelWidth = 4 * 4 * kMostNormThreads;
 
+/// What every GPU of compute capability 8.0 or later gives a CTA, static shared memory included.
+inline constexpr int kFewestSharedBytes = 99 * 1024;
+
 using bfloat16 = __nv_bfloat16;
 using float16 = __half;
 
@@ -26,8 +29,9 @@ struct Queue {
   int sm_count = 1;
   cudaError_t status = cudaSuccess;
   std::unordered_map<const void*, std::size_t>
-      prepared{};           // kernels and the dynamic shared memory they may use
-  bool warpgroups = false;  // has Hopper's tensor core instructions (sm_90a)
+      prepared{};                         // kernels and the dynamic shared memory they may use
+  bool warpgroups = false;                // has Hopper's tensor core instructions (sm_90a)
+  int shared_bytes = kFewestSharedBytes;  // of a CTA, at most
 };
 
 /// A matrix [rows, width] as the tensor cores read it: value = hi + lo keeps 16 bits of mantissa, so that two
@@ -206,17 +210,30 @@ struct AttentionArgs {
   int rows;
   Workspace partial;  // [rows, heads, splits, head_dim + 2]
 };
-/// Keys of one block of attention(), and the shared memory that a tile of `rows` query rows takes.
+/// Keys of one block of attention() where there is room, and the shared memory that a tile of `rows` query
+/// rows takes with blocks of `keys`: what is allocated at launch, and all of it.
 constexpr int attention_keys(int head_dim, int rows) { return rows == 16 && head_dim <= 256 ? 128 : 64; }
-constexpr int attention_shared_bytes(int head_dim, int rows, bool int8) {
-  const int keys = attention_keys(head_dim, rows), scale_bytes = int8 ? 2 * 16 : 0;
+constexpr int attention_dynamic_bytes(int head_dim, int rows, int keys, bool int8) {
+  const int scale_bytes = int8 ? 2 * 16 : 0;
   return ((rows + 2 * keys) * head_dim + rows * keys) * 2 + keys * scale_bytes;
+}
+constexpr int attention_shared_bytes(int head_dim, int rows, int keys, bool int8) {
+  constexpr int kPlaceBytes = 2 * 8, kScratchBytes = 512;
+  return attention_dynamic_bytes(head_dim, rows, keys, int8) + keys * kPlaceBytes + kScratchBytes;
+}
+/// Otherwise blocks are halved, down to kFewestAttentionKeys. Tiles of 16 rows always fit, those of 64 unless
+/// K and V are int8 and head_dim is 512.
+inline constexpr int kFewestAttentionKeys = 16;
+constexpr bool attention_fits(int head_dim, int rows, bool int8, int shared_bytes) {
+  return attention_shared_bytes(head_dim, rows, kFewestAttentionKeys, int8) <= shared_bytes;
 }
 inline constexpr int kMostAttentionSplits = 128;
 /// Splits of the keys that attention() uses for so many tiles, at most `most`. With one split it writes the
 /// context itself; more take a second kernel.
 int attention_splits(int tile_count, int kv_heads, int sm_count, int most);
 inline constexpr int kRawTileRows = 16;
+/// Whether attention() with `raw` fits, for so many query heads per KV head.
+bool raw_attention_fits(Queue& queue, const KvLayer& kv, int heads_per_kv);
 /// With `raw` instead of args.q it does rope_kv()'s work too: tiles of kRawTileRows query rows, one token
 /// each, no two of one sequence.
 void attention(Queue& queue, const AttentionArgs& args, const RopeKvArgs* raw = nullptr);

@@ -10,13 +10,20 @@ namespace carat::cuda {
 
 /// Once per kernel and size: raises its limit of dynamic shared memory, and asks for the largest share of the
 /// on-chip memory. Kernels with different shares can't run on a multiprocessor at the same time, so nothing
-/// would overlap.
+/// would overlap. More than queue.shared_bytes is an error on every GPU.
 inline void prepare_kernel(Queue& queue, const void* kernel, std::size_t shared_bytes) {
   const auto [entry, is_new] = queue.prepared.try_emplace(kernel, 0);
   if (is_new)
     queue.status = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
                                         cudaSharedmemCarveoutMaxShared);
   if (queue.status != cudaSuccess || shared_bytes <= entry->second) return;
+  cudaFuncAttributes attributes{};
+  queue.status = cudaFuncGetAttributes(&attributes, kernel);
+  if (queue.status != cudaSuccess) return;
+  if (attributes.sharedSizeBytes + shared_bytes > static_cast<std::size_t>(queue.shared_bytes)) {
+    queue.status = cudaErrorInvalidConfiguration;
+    return;
+  }
   queue.status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                       static_cast<int>(shared_bytes));
   entry->second = shared_bytes;

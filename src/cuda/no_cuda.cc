@@ -17,6 +17,8 @@ std::size_t free_cuda_bytes_for_kv(ModelPlan, const RunnerOptions&, const CudaOp
   fail_without_cuda();
 }
 
+int cuda_capability(const CudaOptions&) { fail_without_cuda(); }
+
 double measure_cuda_read_bandwidth(const CudaOptions&) { fail_without_cuda(); }
 
 double measure_cuda_matrix_rate(const CudaOptions&) { fail_without_cuda(); }

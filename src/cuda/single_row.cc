@@ -25,7 +25,31 @@ int kv_halves(const AttentionPlan& a, const KvLayer& kv, bool short_context) {
   return kv.low_offset > 0 && free ? 2 : 1;
 }
 
+/// Elements of the buffers.
+struct Sizes {
+  std::size_t d, ple, heads = 0, qkv = 0, hidden, parts = 0;
+
+  Sizes(const ModelPlan& plan, int sm_count)
+      : d(static_cast<std::size_t>(plan.d_model)),
+        ple(static_cast<std::size_t>(plan.ple_dim) * plan.layers.size()),
+        hidden(static_cast<std::size_t>(plan.ple_dim)) {
+    for (const LayerPlan& l : plan.layers) {
+      const AttentionPlan& a = l.attention;
+      heads = std::max(heads, static_cast<std::size_t>(a.heads * a.head_dim));
+      qkv = std::max(qkv, static_cast<std::size_t>(qkv_rows(a)));
+      hidden = std::max(hidden, static_cast<std::size_t>(l.intermediate_size));
+      const int splits = attention_splits(1, a.kv_heads, sm_count, kMostAttentionSplits);
+      parts = std::max(parts, static_cast<std::size_t>(a.heads * splits * (a.head_dim + 2)));
+    }
+  }
+};
+
 }  // namespace
+
+std::size_t SingleRow::bytes(const ModelPlan& plan, int sm_count) {
+  const Sizes sizes(plan, sm_count);
+  return 4 * (5 * sizes.d + sizes.ple + 2 * sizes.heads + sizes.qkv + sizes.hidden + sizes.parts);
+}
 
 bool SingleRow::supports(const ModelPlan& plan, const Queue& queue) {
   if (!queue.overlap || plan.d_model > kMostWidth) return false;
@@ -42,26 +66,20 @@ SingleRow::SingleRow(const ModelPlan& plan, const KvStorage& kv, const CudaBlock
                      int lead)
     : plan_(plan), kv_(kv), blocks_(blocks), queue_(queue), lead_(lead), zeros_(plan.d_model) {
   check(cudaMemset(zeros_.data(), 0, zeros_.bytes()), "cudaMemset");
-  std::size_t heads = 0, qkv = 0, hidden = static_cast<std::size_t>(plan.ple_dim), parts = 0;
-  for (const LayerPlan& l : plan.layers) {
-    const AttentionPlan& a = l.attention;
-    heads = std::max(heads, static_cast<std::size_t>(a.heads * a.head_dim));
-    qkv = std::max(qkv, static_cast<std::size_t>(qkv_rows(a)));
-    hidden = std::max(hidden, static_cast<std::size_t>(l.intermediate_size));
-    const int splits = attention_splits(1, a.kv_heads, queue.sm_count, kMostAttentionSplits);
-    parts = std::max(parts, static_cast<std::size_t>(a.heads * splits * (a.head_dim + 2)));
-  }
-  const auto d = static_cast<std::size_t>(plan.d_model);
-  x_ = {DeviceArray<float>(d), DeviceArray<float>(d)};
-  final_x_ = DeviceArray<float>(d);
-  qkv_ = DeviceArray<float>(qkv);
-  context_ = DeviceArray<float>(heads);
-  branch_ = DeviceArray<float>(d);
-  hidden_ = DeviceArray<float>(hidden);
-  ple_ = DeviceArray<float>(static_cast<std::size_t>(plan.ple_dim) * plan.layers.size());
-  parts_ = DeviceArray<float>(parts);
-  candidate_values_ = DeviceArray<float>(static_cast<std::size_t>(queue.sm_count));
-  candidate_ids_ = DeviceArray<int32_t>(static_cast<std::size_t>(queue.sm_count));
+  const Sizes sizes(plan, queue.sm_count);
+  x_ = {DeviceArray<float>(sizes.d), DeviceArray<float>(sizes.d)};
+  final_x_ = DeviceArray<float>(sizes.d);
+  qkv_ = DeviceArray<float>(sizes.qkv);
+  context_ = DeviceArray<float>(sizes.heads);
+  branch_ = DeviceArray<float>(sizes.d);
+  hidden_ = DeviceArray<float>(sizes.hidden);
+  ple_ = DeviceArray<float>(sizes.ple);
+  parts_ = DeviceArray<float>(sizes.parts);
+  q_ = DeviceArray<float16>(sizes.heads);
+  if (!plan.head) return;  // a drafter's may be searched otherwise
+  const auto candidates = static_cast<std::size_t>(matvec_ctas(queue, matrix(plan.head)));
+  candidate_values_ = DeviceArray<float>(candidates);
+  candidate_ids_ = DeviceArray<int32_t>(candidates);
 }
 
 SingleRow::ContextLength SingleRow::length_of(int position) {
@@ -94,7 +112,7 @@ void SingleRow::run(const DeviceStep& step, int position, const StepUpload& uplo
 
 void SingleRow::draw(int32_t* drawn, int32_t* host_token) {
   pick_candidate(queue_, candidate_values_.data(), candidate_ids_.data(),
-                 std::min(queue_.sm_count, plan_.vocab), drawn, host_token);
+                 static_cast<int>(candidate_ids_.size()), drawn, host_token);
 }
 
 VectorInput SingleRow::plain(const float* in) {
@@ -203,8 +221,13 @@ void SingleRow::attend(const LayerPlan& l, const DeviceStep& step, ContextLength
     rope.lead = lead_;
     rope.eps = plan_.norm_eps;
     rope.kv = kv_.layer(a);
-    attend_widely(l, step, nullptr, &rope);
-    return;
+    if (raw_attention_fits(queue_, rope.kv, a.heads / a.kv_heads))
+      return attend_widely(l, step, nullptr, &rope);
+    rope.q = q_.data();
+    rope.places = step.tail.places;
+    rope.tables = step.tables;
+    rope_kv(queue_, rope, 1);
+    return attend_widely(l, step, q_.data(), nullptr);
   }
   DecodeAttentionArgs args{};
   args.qkv = qkv_.data();

@@ -17,6 +17,8 @@ class SingleRow {
   static VectorInput plain(const float* in);
   /// Whether the kernels can run this model on this GPU; otherwise single rows take the general path.
   static bool supports(const ModelPlan& plan, const Queue& queue);
+  /// Of its buffers.
+  static std::size_t bytes(const ModelPlan& plan, int sm_count);
 
   /// All arguments outlive the object; `plan` points to device memory. Queries stand `lead` positions behind
   /// the row.
@@ -92,6 +94,7 @@ class SingleRow {
   const float* ready_ple_ = nullptr;  // per-layer inputs, or null: ple_ has their raw projections
   DeviceArray<float> qkv_, context_, branch_, hidden_, ple_, parts_, candidate_values_, final_x_, zeros_;
   DeviceArray<int32_t> candidate_ids_;
+  DeviceArray<float16> q_;  // of long contexts where attention can't take it raw
   std::array<std::array<Captured, 2>, kContextLengths> graphs_;  // by slot
 };
 

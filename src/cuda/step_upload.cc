@@ -37,17 +37,18 @@ bool one_token_each(const Rows& rows) {
   return std::ranges::adjacent_find(sequences) == sequences.end();
 }
 
-/// Whether attention has tiles of 16 query rows rather than 64. A tile of 64 takes three times as long over
-/// the same keys, so a segment of a few tokens, such as a token and the guesses behind it, is better off as
-/// several small ones side by side.
-bool takes_small_tiles(int longest_segment, int heads_per_kv) {
-  constexpr int kSmallRows = 16, kFewTokens = 16;
-  return longest_segment <= kFewTokens && heads_per_kv <= kSmallRows;
+/// Query rows of a tile of attention. A tile of 64 takes three times as long over the same keys, so a segment
+/// of a few tokens, such as a token and the guesses behind it, is better off as several small ones side by
+/// side.
+constexpr int kSmallTileRows = 16, kLargeTileRows = 64;
+bool takes_small_tiles(int longest_segment, int heads_per_kv, bool large_tiles_fit) {
+  constexpr int kFewTokens = 16;
+  return heads_per_kv <= kSmallTileRows && (longest_segment <= kFewTokens || !large_tiles_fit);
 }
 
 }  // namespace
 
-StepUpload::StepUpload(const ModelPlan& plan, const RunnerOptions& limits)
+StepUpload::StepUpload(const ModelPlan& plan, const RunnerOptions& limits, int shared_bytes)
     : staging_{PinnedArray<int32_t>(most_words(plan, limits)),
                PinnedArray<int32_t>(most_words(plan, limits))},
       device_(most_words(plan, limits)) {
@@ -55,7 +56,13 @@ StepUpload::StepUpload(const ModelPlan& plan, const RunnerOptions& limits)
   for (std::size_t g = 0; g < kKvGroups; ++g) {
     heads_per_kv_[g] = std::max(1, heads / std::max(1, plan.kv_groups[g].kv_heads));
     windows_[g] = plan.kv_groups[g].window;
+    large_tiles_fit_[g] = attention_fits(plan.kv_groups[g].head_dim, kLargeTileRows,
+                                         limits.kv_type == KvType::int8, shared_bytes);
   }
+}
+
+std::size_t StepUpload::bytes(const ModelPlan& plan, const RunnerOptions& limits) {
+  return most_words(plan, limits) * sizeof(int32_t);
 }
 
 /// Returns the offset of the values, a multiple of 16 bytes.
@@ -83,7 +90,8 @@ std::size_t StepUpload::append_tiles(const Rows& rows, int group, TileList& list
   const int heads = heads_per_kv_[static_cast<std::size_t>(group)];
   int longest = 0;
   for (const Segment& segment : rows.segments) longest = std::max(longest, segment.count);
-  list.tile_rows = takes_small_tiles(longest, heads) ? 16 : 64;
+  const bool small = takes_small_tiles(longest, heads, large_tiles_fit_[static_cast<std::size_t>(group)]);
+  list.tile_rows = small ? kSmallTileRows : kLargeTileRows;
   const int tokens = std::max(1, list.tile_rows / heads);
   const int window = windows_[static_cast<std::size_t>(group)];
   std::vector<AttentionTile> tiles;

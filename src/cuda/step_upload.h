@@ -40,7 +40,11 @@ struct DeviceStep {
 
 class StepUpload {
  public:
-  StepUpload(const ModelPlan& plan, const RunnerOptions& limits);
+  /// `shared_bytes`: of a CTA, at most.
+  StepUpload(const ModelPlan& plan, const RunnerOptions& limits, int shared_bytes);
+
+  /// Of device memory.
+  static std::size_t bytes(const ModelPlan& plan, const RunnerOptions& limits);
 
   /// Writes the step into pinned memory. `slot` is 0 or 1; a slot may be written again once its step has been
   /// collected.
@@ -58,6 +62,7 @@ class StepUpload {
   std::array<std::size_t, 2> append_places(const Rows& rows);
 
   std::array<int, kKvGroups> heads_per_kv_, windows_;
+  std::array<bool, kKvGroups> large_tiles_fit_;
   std::vector<int32_t> words_;  // of the step, before they go to pinned memory
   std::array<PinnedArray<int32_t>, 2> staging_;
   DeviceArray<int32_t> device_;

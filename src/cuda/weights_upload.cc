@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstring>
 #include <exception>
 #include <functional>
@@ -129,47 +131,68 @@ void encode(const Chunk& chunk, std::byte* to) {
   }
 }
 
+/// What the threads of an upload share.
+struct Upload {
+  const std::vector<Chunk>& chunks;
+  int device = 0;
+  std::atomic<std::size_t> next{0}, sent_bytes{0};
+  std::mutex lock{};
+  std::condition_variable ended{};
+  std::size_t running = 0;
+  std::exception_ptr error{};
+};
+
 /// One thread's share: takes chunks until none is left, through two pinned buffers, so that it reads the next
 /// chunk while the last one travels.
-void upload_chunks(const std::vector<Chunk>& chunks, std::atomic<std::size_t>& next, int device) {
-  check(cudaSetDevice(device), "cudaSetDevice");
+void upload_chunks(Upload& upload) {
+  check(cudaSetDevice(upload.device), "cudaSetDevice");
+  const std::vector<Chunk>& chunks = upload.chunks;
   Stream stream;
   std::array<PinnedArray<std::byte>, 2> buffers{PinnedArray<std::byte>(kChunkBytes),
                                                 PinnedArray<std::byte>(kChunkBytes)};
   std::array<Event, 2> sent;
   std::size_t buffer = 0;
-  for (std::size_t i = next++; i < chunks.size(); i = next++, buffer ^= 1) {
+  for (std::size_t i = upload.next++; i < chunks.size(); i = upload.next++, buffer ^= 1) {
     sent[buffer].wait();
     encode(chunks[i], buffers[buffer].data());
     check(cudaMemcpyAsync(chunks[i].to, buffers[buffer].data(), chunks[i].bytes(), cudaMemcpyHostToDevice,
                           stream),
           "upload");
     sent[buffer].record(stream);
+    upload.sent_bytes += chunks[i].bytes();
   }
   check(cudaStreamSynchronize(stream), "upload");
 }
 
-void run_upload(const std::vector<Chunk>& chunks) {
-  int device = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
-  std::atomic<std::size_t> next{0};
-  std::exception_ptr error;
-  std::mutex error_lock;
+/// Of `total` bytes; this thread reports progress while others work.
+void run_upload(const std::vector<Chunk>& chunks, std::size_t total, const LoadingProgress& progress) {
+  constexpr std::chrono::milliseconds kReportEvery{50};
+  Upload upload{chunks};
+  check(cudaGetDevice(&upload.device), "cudaGetDevice");
+  upload.running =
+      std::min<std::size_t>(chunks.size(), std::clamp(std::thread::hardware_concurrency(), 1u, kMostThreads));
   const auto share = [&] {
+    std::exception_ptr error;
     try {
-      upload_chunks(chunks, next, device);
+      upload_chunks(upload);
     } catch (...) {
-      const std::lock_guard lock(error_lock);
       error = std::current_exception();
     }
+    const std::lock_guard lock(upload.lock);
+    if (error) upload.error = error;
+    --upload.running;
+    upload.ended.notify_all();
   };
-  {
-    std::vector<std::jthread> threads;
-    const std::size_t count = std::min<std::size_t>(
-        chunks.size(), std::clamp(std::thread::hardware_concurrency(), 1u, kMostThreads));
-    for (std::size_t i = 0; i < count; ++i) threads.emplace_back(share);
+  std::vector<std::jthread> threads;
+  for (std::size_t i = 0, count = upload.running; i < count; ++i) threads.emplace_back(share);
+  std::unique_lock lock(upload.lock);
+  while (!upload.ended.wait_for(lock, kReportEvery, [&] { return upload.running == 0; })) {
+    lock.unlock();
+    if (progress) progress(static_cast<double>(upload.sent_bytes) / static_cast<double>(total));
+    lock.lock();
   }
-  if (error) std::rethrow_exception(error);
+  if (upload.error) std::rethrow_exception(upload.error);
+  if (progress) progress(1.0);
 }
 
 DeviceArray<float> upload_vectors(ModelPlan& plan) {
@@ -197,7 +220,7 @@ std::size_t bytes_of(Plan& plan, std::optional<WeightFormat> wanted) {
 }
 
 template <class Plan>
-DeviceWeights upload(Plan& plan, std::optional<WeightFormat> wanted) {
+DeviceWeights upload(Plan& plan, std::optional<WeightFormat> wanted, const LoadingProgress& progress) {
   std::size_t total = 0;
   for_each_distinct(plan, wanted, [&](const Chunk& matrix) { total += matrix.bytes(); });
   DeviceWeights weights;
@@ -215,7 +238,7 @@ DeviceWeights upload(Plan& plan, std::optional<WeightFormat> wanted) {
     }
     to += matrix.bytes();
   });
-  run_upload(chunks);
+  run_upload(chunks, total, progress);
   for_each_matrix(plan, [&](const char* role, Linear& linear) {
     linear.format = device_format(role, linear, wanted);
     linear.data = moved.at({linear.data, linear.format});
@@ -232,9 +255,10 @@ std::size_t weight_bytes(ModelPlan& plan, std::optional<WeightFormat> wanted) {
 }
 std::size_t weight_bytes(DrafterPlan& plan) { return bytes_of(plan, std::nullopt); }
 
-DeviceWeights upload_weights(ModelPlan& plan, std::optional<WeightFormat> wanted) {
-  return upload(plan, wanted);
+DeviceWeights upload_weights(ModelPlan& plan, std::optional<WeightFormat> wanted,
+                             const LoadingProgress& progress) {
+  return upload(plan, wanted, progress);
 }
-DeviceWeights upload_weights(DrafterPlan& plan) { return upload(plan, std::nullopt); }
+DeviceWeights upload_weights(DrafterPlan& plan) { return upload(plan, std::nullopt, {}); }
 
 }  // namespace carat::cuda

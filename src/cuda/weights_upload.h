@@ -1,5 +1,6 @@
 // The checkpoint's weights -> device memory, in the layouts of packed_rows.h, from all cores at once.
 #pragma once
+#include <functional>
 #include <optional>
 
 #include "cuda/device.h"
@@ -7,6 +8,9 @@
 #include "model/gemma4.h"
 
 namespace carat::cuda {
+
+/// How much is done, in [0, 1].
+using LoadingProgress = std::function<void(double fraction)>;
 
 /// Owns the device memory that the plan's matrices and vectors point to after upload_weights().
 struct DeviceWeights {
@@ -23,7 +27,9 @@ std::size_t weight_bytes(ModelPlan& plan, std::optional<WeightFormat> wanted);
 /// embedding tables, and everything without `wanted`, stay as stored, except that float32 and float16 are
 /// rounded to bfloat16. Matrices lie in for_each_linear()'s order without gaps, so q, k, v and gate, up are
 /// one matrix each.
-DeviceWeights upload_weights(ModelPlan& plan, std::optional<WeightFormat> wanted);
+/// `progress`, if any, hears of it from this thread.
+DeviceWeights upload_weights(ModelPlan& plan, std::optional<WeightFormat> wanted,
+                             const LoadingProgress& progress);
 
 /// The same for a drafter, as stored: its weights are few, and coarser guesses are worth less.
 std::size_t weight_bytes(DrafterPlan& plan);

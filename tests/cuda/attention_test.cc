@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "cuda/cuda_runner.h"
 #include "cuda/device.h"
 #include "cuda/kernels.h"
 #include "engine/runner.h"
@@ -34,6 +35,9 @@ std::vector<float16> random_halves(std::size_t size, float scale, unsigned seed)
   for (std::size_t i = 0; i < size; ++i) values.push_back(__float2half(normal(random)));
   return values;
 }
+
+/// Whether it is one, and the kernels here have been compiled for it.
+bool is_hopper() { return cuda_capability({}) == 90; }
 
 std::string suffix(KvType type) {
   return type == KvType::automatic ? "" : type == KvType::f16 ? "_f16" : "_int8";
@@ -125,8 +129,15 @@ class AttentionOf : public testing::TestWithParam<Prompt> {
     check(cudaGetDeviceProperties(&properties_, 0), "cudaGetDeviceProperties");
   }
 
+  /// What a launch depends on besides its arguments.
+  struct Kernel {
+    bool warpgroups;
+    int splits, shared_bytes, tile_rows = 64;
+  };
+
   /// [count, heads * head_dim]
-  std::vector<float> context(bool warpgroups, int splits) {
+  std::vector<float> context(const Kernel& kernel) {
+    const int splits = kernel.splits;
     const Prompt p = GetParam();
     const int pages = (p.keys() + kPageTokens - 1) / kPageTokens;
     q_ = random_halves(static_cast<std::size_t>(p.count) * p.width(), 0.1f, 1);
@@ -135,9 +146,9 @@ class AttentionOf : public testing::TestWithParam<Prompt> {
     std::vector<int32_t> table;
     for (int i = 0; i < pages; ++i) table.push_back(i);
     std::vector<AttentionTile> tiles;
-    constexpr int kTileRows = 64, kTileTokens = kTileRows / kHeads;
-    for (int i = 0; i < p.count; i += kTileTokens)
-      tiles.push_back({i, std::min(kTileTokens, p.count - i), p.past + i, 0});
+    const int tile_tokens = kernel.tile_rows / kHeads;
+    for (int i = 0; i < p.count; i += tile_tokens)
+      tiles.push_back({i, std::min(tile_tokens, p.count - i), p.past + i, 0});
     const auto device_table = upload(table);
     const auto offset = upload(std::vector<int32_t>{0, 0}),
                stride = upload(std::vector<int32_t>{pages, pages});
@@ -153,12 +164,18 @@ class AttentionOf : public testing::TestWithParam<Prompt> {
     args.tables = {device_table.data(), offset.data(), stride.data()};
     args.tiles = device_tiles.data();
     args.tile_count = static_cast<int>(tiles.size());
-    args.tile_rows = kTileRows;
+    args.tile_rows = kernel.tile_rows;
     args.most_splits = splits;
     args.rows = p.count;
     args.partial = {partial.data(), partial.size()};
     Stream stream;
-    Queue queue{stream, false, properties_.multiProcessorCount, cudaSuccess, {}, warpgroups};
+    Queue queue{stream,
+                false,
+                properties_.multiProcessorCount,
+                cudaSuccess,
+                {},
+                kernel.warpgroups,
+                kernel.shared_bytes};
     attention(queue, args);
     check(queue.status, "launch");
     check(cudaStreamSynchronize(stream), "attention");
@@ -207,18 +224,38 @@ class AttentionOf : public testing::TestWithParam<Prompt> {
     }
   }
 
+  int most_shared_bytes() const { return static_cast<int>(properties_.sharedMemPerBlockOptin); }
+
   cudaDeviceProp properties_{};
   std::vector<float16> q_;
   std::optional<Pages> pages_;
 };
 
+// With the largest blocks of keys, those of GPUs with 163 KB of shared memory, and those that fit every GPU.
 TEST_P(AttentionOf, OnAnyGpuIsExact) {
-  for (int splits : {1, 3}) expect_exact(context(false, splits));
+  constexpr int kAmpereBytes = 163 * 1024;
+  const bool int8 = GetParam().kv_type == KvType::int8;
+  for (const int shared_bytes : {most_shared_bytes(), kAmpereBytes, kFewestSharedBytes}) {
+    if (shared_bytes > most_shared_bytes()) continue;
+    for (const int tile_rows : {16, 64}) {
+      if (!attention_fits(GetParam().head_dim, tile_rows, int8, shared_bytes)) continue;
+      SCOPED_TRACE(std::to_string(tile_rows) + " rows, " + std::to_string(shared_bytes) + " bytes");
+      for (int splits : {1, 3}) expect_exact(context({false, splits, shared_bytes, tile_rows}));
+    }
+  }
 }
 
 TEST_P(AttentionOf, OnHopperIsExact) {
-  if (properties_.major != 9) GTEST_SKIP() << "not a Hopper GPU";
-  for (int splits : {1, 3}) expect_exact(context(true, splits));
+  if (!is_hopper()) GTEST_SKIP() << "not a Hopper GPU";
+  for (int splits : {1, 3}) expect_exact(context({true, splits, most_shared_bytes()}));
+}
+
+TEST(Attention, FitsEveryGpuInTilesOf16Rows) {
+  for (int head_dim = 16; head_dim <= 512; head_dim *= 2)
+    for (const bool int8 : {false, true}) {
+      EXPECT_TRUE(attention_fits(head_dim, 16, int8, kFewestSharedBytes)) << head_dim;
+      EXPECT_EQ(attention_fits(head_dim, 64, int8, kFewestSharedBytes), !int8 || head_dim < 512) << head_dim;
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -251,7 +288,13 @@ class RawAttentionOf : public testing::TestWithParam<Tokens> {
     int devices = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) GTEST_SKIP() << "no GPU";
     check(cudaGetDeviceProperties(&properties_, 0), "cudaGetDeviceProperties");
-    if (GetParam().cluster && properties_.major != 9) GTEST_SKIP() << "not a Hopper GPU";
+    if (GetParam().cluster && !is_hopper()) GTEST_SKIP() << "not a Hopper GPU";
+    KvLayer kv{};
+    kv.head_dim = GetParam().head_dim;
+    kv.int8 = GetParam().kv_type == KvType::int8;
+    Queue queue;
+    queue.shared_bytes = static_cast<int>(properties_.sharedMemPerBlockOptin);
+    if (!raw_attention_fits(queue, kv, GetParam().heads)) GTEST_SKIP() << "too little shared memory";
   }
 
   /// Contexts, and what the pages hold then.
@@ -341,7 +384,8 @@ class RawAttentionOf : public testing::TestWithParam<Tokens> {
     args.tiles = device_tiles.data();
     args.partial = {partial.data(), partial.size()};
     Stream stream;
-    Queue queue{stream, false, 132, cudaSuccess, {}, p.cluster};
+    Queue queue{
+        stream, false, 132, cudaSuccess, {}, p.cluster, static_cast<int>(properties_.sharedMemPerBlockOptin)};
     if (!raw) rope_kv(queue, rope, kRows);
     attention(queue, args, raw ? &rope : nullptr);
     check(queue.status, "launch");

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 #include "base/error.h"
 #include "engine/divergence.h"
@@ -37,15 +36,14 @@ std::unique_ptr<Runner> runner_or_null(const ModelPlan& plan, const RunnerOption
 struct Case {
   const char* model;
   KvType kv_type = KvType::automatic;
-  bool graph = false;  // single rows as a graph of kernels, not in a single one
+  bool graph = false;    // single rows as a graph of kernels, not in a single one
+  const char* gpu = "";  // as one of this kind, see limits_of_gpu()
 
   std::string name() const {
     std::string name = model;
     std::ranges::replace(name, '-', '_');
-    return name + (graph ? "_graph" : "") +
-           (kv_type == KvType::f16    ? "_f16"
-            : kv_type == KvType::int8 ? "_int8"
-                                      : "");
+    const char* kv = kv_type == KvType::f16 ? "_f16" : kv_type == KvType::int8 ? "_int8" : "";
+    return name + (graph ? "_graph" : "") + kv + (*gpu ? "_as_" : "") + gpu;
   }
 };
 
@@ -53,10 +51,11 @@ class CudaRunnerOn : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override;
 
-  /// Models with experts have no kernels of their own for single rows. With K and V in f16 single rows read
-  /// them with 11 bits, as all other steps do.
+  /// Models with experts have no kernels of their own for single rows, nor have GPUs before Hopper. With K
+  /// and V in f16 single rows read them with 11 bits, as all other steps do.
   float tolerance(int chunk) const {
-    const bool single = chunk == 1 && !plan_.layers[0].moe;
+    constexpr int kHopper = 90;
+    const bool single = chunk == 1 && !plan_.layers[0].moe && cuda_capability(options()) >= kHopper;
     if (!single) return any_step();
     return GetParam().kv_type == KvType::automatic ? kSingleRow : kAnyStep;
   }
@@ -68,10 +67,10 @@ class CudaRunnerOn : public testing::TestWithParam<Case> {
     limits.kv_type = GetParam().kv_type;
     return limits;
   }
-  CudaOptions options() const {
-    CudaOptions options;
-    options.persistent = !GetParam().graph;
-    return options;
+  CudaOptions options(bool fused_single_rows = true) const {
+    return {.fused_single_rows = fused_single_rows,
+            .persistent = !GetParam().graph,
+            .limits = limits_of_gpu(GetParam().gpu)};
   }
   /// The reference keeps K and V in float32, or as int8 numbers.
   std::unique_ptr<Runner> reference() const {
@@ -188,7 +187,7 @@ TEST_P(CudaRunnerOn, EveryStepSizeEqualsTheReference) {
 
 // A step of one row has kernels of its own, which start before their predecessors end.
 TEST_P(CudaRunnerOn, SingleRowsEqualTheGeneralPath) {
-  const auto general = make_cuda_runner(plan_, limits(), {.fused_single_rows = false});
+  const auto general = make_cuda_runner(plan_, limits(), options(false));
   const std::vector<int32_t> tokens = some_tokens(600);  // past the short contexts
   EXPECT_LE(
       largest_difference(all_logits(*runner_, plan_, tokens, 1), all_logits(*general, plan_, tokens, 1)),
@@ -200,7 +199,7 @@ TEST_P(CudaRunnerOn, LongContextsEqualTheGeneralPath) {
   RunnerOptions limits = size_kv(plan_.kv_groups, 8448, 1, 256);
   limits.kv_type = GetParam().kv_type;
   const auto single = make_cuda_runner(plan_, limits, options()),
-             general = make_cuda_runner(plan_, limits, {.fused_single_rows = false});
+             general = make_cuda_runner(plan_, limits, options(false));
   for (int count : {2055, 8200}) {
     const std::vector<int32_t> tokens = some_tokens(count);
     EXPECT_LE(
@@ -456,19 +455,26 @@ TEST_P(CudaRunnerOn, CopiedPagesHoldTheSameKeysAndValues) {
   EXPECT_EQ(last_logits(false), last_logits(true));
 }
 
+std::string name_of(const testing::TestParamInfo<Case>& test) { return test.param.name(); }
+Case graph_of(const char* model, const char* gpu = "") { return {model, KvType::automatic, true, gpu}; }
+Case as(const char* gpu, const char* model, KvType type = KvType::automatic) {
+  return {model, type, false, gpu};
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, CudaRunnerByItself,
                          testing::Values(Case{"tiny"}, Case{"tiny-dense"}, Case{"tiny-moe"}, Case{"demo"},
-                                         Case{"tiny", KvType::automatic, true},
-                                         Case{"tiny-dense", KvType::automatic, true}),
-                         [](const auto& test) { return test.param.name(); });
+                                         graph_of("tiny"), graph_of("tiny-dense"), as("sm_80", "tiny"),
+                                         as("sm_86", "demo"), graph_of("tiny", "sm_120")),
+                         name_of);
 INSTANTIATE_TEST_SUITE_P(Models, CudaRunnerOn,
                          testing::Values(Case{"tiny"}, Case{"tiny-dense"}, Case{"tiny-moe"}, Case{"demo"},
-                                         Case{"tiny", KvType::automatic, true},
-                                         Case{"tiny-dense", KvType::automatic, true},
-                                         Case{"tiny", KvType::f16}, Case{"tiny-dense", KvType::f16},
-                                         Case{"tiny-moe", KvType::f16}, Case{"tiny", KvType::int8},
-                                         Case{"tiny-dense", KvType::int8}),
-                         [](const auto& test) { return test.param.name(); });
+                                         graph_of("tiny"), graph_of("tiny-dense"), Case{"tiny", KvType::f16},
+                                         Case{"tiny-dense", KvType::f16}, Case{"tiny-moe", KvType::f16},
+                                         Case{"tiny", KvType::int8}, Case{"tiny-dense", KvType::int8},
+                                         as("sm_80", "tiny-dense"), as("sm_86", "tiny"),
+                                         as("sm_86", "tiny-moe", KvType::f16),
+                                         as("sm_86", "tiny", KvType::int8), graph_of("tiny", "sm_120")),
+                         name_of);
 
 // The divergence is about half the variance of what the logits are off by: up to 1e-2 with K, V and, in steps
 // of many rows, q in f16, and up to 5e-2 with K and V in int8.
