@@ -12,8 +12,18 @@
 
 namespace carat::cuda {
 
-/// A tile's activations as the copy engine fetches them: boxes of kDepth columns and `tile_tokens` tokens.
-CUtensorMap token_map(Queue& queue, const bfloat16* x, int cols, int tokens, int tile_tokens);
+/// A tile's activations as the copy engine fetches them: boxes of kDepth columns and all the tile's tokens.
+struct TokenBoxes {
+  CUtensorMap hi, lo;  // lo: of two passes
+  uint32_t bytes;      // that arrive in a stage
+};
+/// The last tile may have fewer tokens. What a box has outside the matrix would be zeros, but they come
+/// slowly: 33 tokens in boxes of 64 took 1.3 times as long as 64.
+struct TokenMaps {
+  TokenBoxes whole, last;
+};
+/// In tiles of `tile_tokens`.
+TokenMaps token_maps(Queue& queue, const MatmulArgs& args, int tile_tokens, int passes);
 /// The kernels for int8 and int4 weights.
 void packed_hopper_matmul(Queue& queue, const MatmulArgs& args);
 
@@ -53,6 +63,9 @@ template <class S>
 __device__ inline int warpgroup() {
   return S::kGroups == 1 ? 0 : __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / 128, 0);
 }
+
+/// Of tokens; `joins`: x counts the splits of one tile.
+__device__ inline bool is_last_tile(bool joins) { return joins || blockIdx.x + 1 == gridDim.x; }
 
 /// Calls visit(row, token, first, second) for the lane's pairs of sums: those of rows lane / 4 and
 /// lane / 4 + 8 of its warp's 16. Of a gated product these are a gate row and its up row, and `row` is the

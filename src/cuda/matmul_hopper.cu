@@ -22,7 +22,8 @@ namespace carat::cuda {
 namespace {
 
 struct TensorMaps {
-  CUtensorMap w, hi, lo;
+  CUtensorMap w;
+  TokenMaps tokens;
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -41,21 +42,22 @@ struct Ring {
 
 /// The warp that fetches: weights of the first stages before the wait, the rest behind it.
 template <class S, bool kGated>
-__device__ void fetch(const TensorMaps& maps, const Ring<S>& ring, int first_row, int first_token, int begin,
-                      int end) {
+__device__ void fetch(const CUtensorMap& w, const TokenBoxes& boxes, const Ring<S>& ring, int first_row,
+                      int first_token, int begin, int end) {
   const int group = first_row / kGroupRows / (kGated ? 2 : 1);
+  const uint32_t stage_bytes = S::kWeightBytes + boxes.bytes;
   const auto fetch_weights = [&](int step, int stage) {
-    ptx::barrier_expect(ring.full + stage, S::kStageBytes);
-    ptx::tensor_copy(ring.weights(stage), &maps.w, step * kDepth, 0, 0, group, ring.full + stage);
+    ptx::barrier_expect(ring.full + stage, stage_bytes);
+    ptx::tensor_copy(ring.weights(stage), &w, step * kDepth, 0, 0, group, ring.full + stage);
   };
   const auto fetch_tokens = [&](int step, int stage) {
 #pragma unroll
     for (int pass = 0; pass < S::kPasses; ++pass)
-      ptx::tensor_copy(ring.tokens(stage, pass), pass == 0 ? &maps.hi : &maps.lo, step * kDepth, first_token,
-                       ring.full + stage);
+      ptx::tensor_copy(ring.tokens(stage, pass), pass == 0 ? &boxes.hi : &boxes.lo, step * kDepth,
+                       first_token, ring.full + stage);
   };
-  ptx::prefetch_map(&maps.hi);
-  if (S::kPasses == 2) ptx::prefetch_map(&maps.lo);
+  ptx::prefetch_map(&boxes.hi);
+  if (S::kPasses == 2) ptx::prefetch_map(&boxes.lo);
   const int early = min(end - begin, S::kStages);
 #pragma unroll 1
   for (int stage = 0; stage < early; ++stage) fetch_weights(begin + stage, stage);
@@ -143,7 +145,8 @@ __global__ void __launch_bounds__(kThreads<S>, S::kResident)
   }
   __syncthreads();
   if (threadIdx.x >= 128 * S::kGroups) {
-    if (threadIdx.x % 32 == 0) fetch<S, kGated>(maps, ring, first_row, first_token, begin, end);
+    const TokenBoxes& boxes = is_last_tile(joins) ? maps.tokens.last : maps.tokens.whole;
+    if (threadIdx.x % 32 == 0) fetch<S, kGated>(maps.w, boxes, ring, first_row, first_token, begin, end);
     return;
   }
   ptx::wait_for_dependencies();
@@ -198,9 +201,23 @@ CUtensorMap weight_map(Queue& queue, const Matrix& w, bool gated, int tile_rows)
 
 }  // namespace
 
-CUtensorMap token_map(Queue& queue, const bfloat16* x, int cols, int tokens, int tile_tokens) {
-  return tensor_map<2>(queue, x, {static_cast<cuuint64_t>(cols), static_cast<cuuint64_t>(tokens)},
-                       {cuuint64_t{2} * cols}, {kDepth, static_cast<cuuint32_t>(tile_tokens)});
+TokenMaps token_maps(Queue& queue, const MatmulArgs& a, int tile_tokens, int passes) {
+  const auto boxes_of = [&](int tokens) {
+    const auto map = [&](const bfloat16* x) {
+      return tensor_map<2>(queue, x, {static_cast<cuuint64_t>(a.w.cols), static_cast<cuuint64_t>(a.tokens)},
+                           {cuuint64_t{2} * a.w.cols}, {kDepth, static_cast<cuuint32_t>(tokens)});
+    };
+    TokenBoxes boxes{};
+    boxes.hi = map(a.x.hi);
+    if (passes == 2) boxes.lo = map(a.x.lo);
+    boxes.bytes = static_cast<uint32_t>(passes * tokens * kRowBytes);
+    return boxes;
+  };
+  const int last = (a.tokens - 1) % tile_tokens + 1;
+  TokenMaps maps{};
+  maps.last = boxes_of(last);
+  maps.whole = last == a.tokens ? maps.last : boxes_of(tile_tokens);
+  return maps;
 }
 
 namespace {
@@ -209,8 +226,7 @@ template <class S, bool kGated>
 void launch_hopper(Queue& queue, const MatmulArgs& a) {
   TensorMaps maps;
   maps.w = weight_map(queue, a.w, kGated, S::kRows);
-  maps.hi = token_map(queue, a.x.hi, a.w.cols, a.tokens, S::kTokens);
-  if (S::kPasses == 2) maps.lo = token_map(queue, a.x.lo, a.w.cols, a.tokens, S::kTokens);
+  maps.tokens = token_maps(queue, a, S::kTokens, S::kPasses);
   const unsigned token_tiles = divide_up(a.tokens, S::kTokens), row_tiles = divide_up(a.w.rows, S::kRows);
   LaunchShape shape{dim3(token_tiles, row_tiles, a.splits), kThreads<S>, S::kSharedBytes};
   if (a.output.finish == Finish::gelu_times) {

@@ -13,10 +13,6 @@ namespace {
 
 constexpr int kProducers = 128;
 
-struct TokenMaps {
-  CUtensorMap hi, lo;
-};
-
 template <class S>
 constexpr int kThreads = 128 * S::kGroups + kProducers;
 
@@ -51,9 +47,9 @@ struct Ring {
 template <WeightFormat kFormat, class S, bool kGated>
 class Producer {
  public:
-  __device__ Producer(const MatmulArgs& a, const TokenMaps& maps, const Ring<kFormat, S>& ring, int first_row,
-                      int first_token)
-      : maps_(maps), ring_(ring), first_token_(first_token), cols_(a.w.cols) {
+  __device__ Producer(const MatmulArgs& a, const TokenBoxes& boxes, const Ring<kFormat, S>& ring,
+                      int first_row, int first_token)
+      : boxes_(boxes), ring_(ring), first_token_(first_token), cols_(a.w.cols) {
     // Of a gated product, 8 rows of the gate and 8 of the up matrix alternate.
     const int row = thread() / kChunks, rows = kGated ? a.w.rows / 2 : a.w.rows;
     const int source = kGated ? first_row / 2 + row % 8 : first_row + row;
@@ -101,10 +97,10 @@ class Producer {
   __device__ static int thread() { return static_cast<int>(threadIdx.x) - 128 * S::kGroups; }
 
   __device__ void copy_tokens(int step, int stage) {
-    ptx::barrier_expect(ring_.full + stage, S::kPasses * S::kTokenBytes);
+    ptx::barrier_expect(ring_.full + stage, boxes_.bytes);
 #pragma unroll
     for (int pass = 0; pass < S::kPasses; ++pass)
-      ptx::tensor_copy(ring_.tokens(stage, pass), pass == 0 ? &maps_.hi : &maps_.lo, step * kDepth,
+      ptx::tensor_copy(ring_.tokens(stage, pass), pass == 0 ? &boxes_.hi : &boxes_.lo, step * kDepth,
                        first_token_, ring_.full + stage);
   }
 
@@ -136,7 +132,7 @@ class Producer {
     if (thread() % 32 == 0) ptx::barrier_arrive(ring_.full + stage);
   }
 
-  const TokenMaps& maps_;
+  const TokenBoxes& boxes_;
   const Ring<kFormat, S>& ring_;
   const int first_token_, cols_;
   const std::byte* from_;  // this thread's first row
@@ -201,7 +197,8 @@ __global__ void __launch_bounds__(kThreads<S>, S::kResident)
   }
   __syncthreads();
   if (threadIdx.x >= 128 * S::kGroups) {
-    Producer<kFormat, S, kGated>(a, maps, ring, first_row, first_token).run(begin, end);
+    const TokenBoxes& boxes = is_last_tile(joins) ? maps.last : maps.whole;
+    Producer<kFormat, S, kGated>(a, boxes, ring, first_row, first_token).run(begin, end);
     return;
   }
   ptx::wait_for_dependencies();
@@ -219,9 +216,7 @@ __global__ void __launch_bounds__(kThreads<S>, S::kResident)
 
 template <WeightFormat kFormat, class S, bool kGated>
 void launch_packed(Queue& queue, const MatmulArgs& a) {
-  TokenMaps maps;
-  maps.hi = token_map(queue, a.x.hi, a.w.cols, a.tokens, S::kTokens);
-  if (S::kPasses == 2) maps.lo = token_map(queue, a.x.lo, a.w.cols, a.tokens, S::kTokens);
+  const TokenMaps maps = token_maps(queue, a, S::kTokens, S::kPasses);
   const unsigned token_tiles = divide_up(a.tokens, S::kTokens), row_tiles = divide_up(a.w.rows, S::kRows);
   LaunchShape shape{dim3(token_tiles, row_tiles, a.splits), kThreads<S>, kSharedBytes<kFormat, S>};
   if (a.output.finish == Finish::gelu_times) {
