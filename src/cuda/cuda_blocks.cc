@@ -149,8 +149,8 @@ CudaBlocks::CudaBlocks(const ModelPlan& plan, const KvStorage& kv, const RunnerO
 std::size_t CudaBlocks::bytes(const ModelPlan& plan, const RunnerOptions& limits, int sm_count) {
   const Widths w(plan);
   const auto tokens = static_cast<std::size_t>(limits.max_step_tokens);
-  const std::size_t per_token = 4 * (2 * w.d + w.ple + w.heads + w.d + w.context + w.hidden + 3 * w.d +
-                                     w.moe_hidden + w.experts + 2 * w.chosen);
+  const std::size_t moe = w.experts > 0 ? 3 * w.d + w.moe_hidden + w.experts + 2 * w.chosen : 0;
+  const std::size_t per_token = 4 * (2 * w.d + w.ple + w.heads + w.d + w.context + w.hidden + moe);
   return tokens * per_token + 4 * (sums_size(w, tokens) + attention_parts_size(plan, sm_count));
 }
 

@@ -134,18 +134,22 @@ std::size_t kv_bytes_per_token(const ModelPlan& plan, KvType type) {
   return carat::kv_bytes_per_token(plan, type == KvType::f16 ? sizeof(float16) : 2 * sizeof(float16));
 }
 
-/// Of activations, and of a step's logits and draws when every sequence has a token drawn.
-std::size_t buffer_bytes(const ModelPlan& plan, const RunnerOptions& limits, const Gpu& gpu) {
-  const auto rows = static_cast<std::size_t>(limits.max_sequences);
-  return CudaBlocks::bytes(plan, limits, gpu.sm_count()) + StepUpload::bytes(plan, limits) +
-         SingleRow::bytes(plan, gpu.sm_count()) +
-         rows * static_cast<std::size_t>(plan.vocab) * sizeof(float) + DeviceSampler::bytes(rows) +
-         (plan.drafter ? CudaDrafter::buffer_bytes(plan, limits, gpu.sm_count()) : 0);
-}
-
 /// Of the model and its drafter.
 std::size_t all_weight_bytes(ModelPlan& plan, std::optional<WeightFormat> wanted) {
   return weight_bytes(plan, wanted) + (plan.drafter ? CudaDrafter::weight_bytes(*plan.drafter) : 0);
+}
+
+/// Of activations, and of a step's logits and draws when every sequence has a token drawn.
+std::size_t buffer_bytes(const ModelPlan& plan, const RunnerOptions& limits, const Gpu& gpu,
+                         std::size_t weights) {
+  // The persistent kernel's words and its schedule, which is a thousandth of the weights; graphs of steps
+  // and of a drafter's rounds, at most 64 each of less than 0.1 MB.
+  const std::size_t other = (std::size_t{32} << 20) + weights / 1000;
+  const auto rows = static_cast<std::size_t>(limits.max_sequences);
+  return other + CudaBlocks::bytes(plan, limits, gpu.sm_count()) + StepUpload::bytes(plan, limits) +
+         SingleRow::bytes(plan, gpu.sm_count()) +
+         rows * static_cast<std::size_t>(plan.vocab) * sizeof(float) + DeviceSampler::bytes(rows) +
+         (plan.drafter ? CudaDrafter::buffer_bytes(plan, limits, gpu.sm_count()) : 0);
 }
 
 void require_memory(ModelPlan& plan, const RunnerOptions& limits, const Gpu& gpu,
@@ -154,7 +158,7 @@ void require_memory(ModelPlan& plan, const RunnerOptions& limits, const Gpu& gpu
   check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
   constexpr double kGigabyte = 1e9;
   const std::size_t weights = all_weight_bytes(plan, wanted), kv = KvStorage::bytes(plan, limits),
-                    buffers = buffer_bytes(plan, limits, gpu);
+                    buffers = buffer_bytes(plan, limits, gpu, weights);
   if (weights + kv + buffers <= free) return;
   fail(ErrorKind::out_of_memory, gpu.name(),
        plan.drafter ? ": the model and its drafter need " : ": the model needs ",
@@ -420,8 +424,8 @@ std::size_t free_cuda_bytes_for_kv(ModelPlan plan, const RunnerOptions& limits, 
   const cuda::Gpu gpu(cuda.device, cuda.limits);
   std::size_t free = 0, total = 0;
   cuda::check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-  const std::size_t taken =
-      cuda::all_weight_bytes(plan, cuda::wanted_format(cuda.format)) + cuda::buffer_bytes(plan, limits, gpu);
+  const std::size_t weights = cuda::all_weight_bytes(plan, cuda::wanted_format(cuda.format));
+  const std::size_t taken = weights + cuda::buffer_bytes(plan, limits, gpu, weights);
   return free > taken ? free - taken : 0;
 }
 
