@@ -71,8 +71,10 @@ std::size_t CudaDrafter::buffer_bytes(const ModelPlan& target, const RunnerOptio
   const auto rows = static_cast<std::size_t>(limits.max_sequences);
   const std::size_t per_row = 3 * static_cast<std::size_t>(target.d_model) + logits_of(plan) +
                               static_cast<std::size_t>(plan.ordered.searched) + 2 * kGreedyChunks;
+  constexpr std::size_t kRounds = 4;  // of a graph, on average
   const RunnerOptions rounds = one_row_each(limits);
-  return CudaBlocks::bytes(plan.model, rounds, sm_count) + StepUpload::bytes(plan.model, rounds) +
+  return graph_cache_bytes(kRounds * plan.model.layers.size()) +
+         CudaBlocks::bytes(plan.model, rounds, sm_count) + StepUpload::bytes(plan.model, rounds) +
          SingleRow::bytes(plan.model, sm_count) + rows * per_row * 4;
 }
 

@@ -142,11 +142,11 @@ std::size_t all_weight_bytes(ModelPlan& plan, std::optional<WeightFormat> wanted
 /// Of activations, and of a step's logits and draws when every sequence has a token drawn.
 std::size_t buffer_bytes(const ModelPlan& plan, const RunnerOptions& limits, const Gpu& gpu,
                          std::size_t weights) {
-  // The persistent kernel's words and its schedule, which is a thousandth of the weights; graphs of steps
-  // and of a drafter's rounds, at most 64 each of less than 0.1 MB.
-  const std::size_t other = (std::size_t{32} << 20) + weights / 1000;
+  // The persistent kernel's words, and its schedule: a thousandth of the weights.
+  const std::size_t persistent = (std::size_t{16} << 20) + weights / 1000;
   const auto rows = static_cast<std::size_t>(limits.max_sequences);
-  return other + CudaBlocks::bytes(plan, limits, gpu.sm_count()) + StepUpload::bytes(plan, limits) +
+  return persistent + graph_cache_bytes(plan.layers.size()) +
+         CudaBlocks::bytes(plan, limits, gpu.sm_count()) + StepUpload::bytes(plan, limits) +
          SingleRow::bytes(plan, gpu.sm_count()) +
          rows * static_cast<std::size_t>(plan.vocab) * sizeof(float) + DeviceSampler::bytes(rows) +
          (plan.drafter ? CudaDrafter::buffer_bytes(plan, limits, gpu.sm_count()) : 0);

@@ -10,6 +10,12 @@
 
 namespace carat::cuda {
 
+/// Of a cache. An engine's steps have fewer shapes: batches that grow and shrink, times classes of context
+/// lengths.
+inline constexpr std::size_t kMostGraphs = 64;
+/// Device memory of a full cache, about, when each graph has the kernels of so many layers: 1.1 MB for 35.
+constexpr std::size_t graph_cache_bytes(std::size_t layers) { return kMostGraphs * layers * 32 * 1024; }
+
 /// Key: everything that the launches have burnt in, equality comparable.
 template <class Key>
 class GraphCache {
@@ -20,7 +26,7 @@ class GraphCache {
   void run(Queue& queue, const Key& key, Launches&& launches) {
     const auto known = std::ranges::find(entries_, key, &Entry::key);
     if (known == entries_.end()) {
-      if (entries_.size() == kMost) entries_.pop_back();
+      if (entries_.size() == kMostGraphs) entries_.pop_back();
       entries_.push_front({key, {}});
       return launches();
     }
@@ -32,8 +38,6 @@ class GraphCache {
   void clear() { entries_.clear(); }
 
  private:
-  /// More shapes than an engine's steps have: batches that grow and shrink, times classes of context lengths.
-  static constexpr std::size_t kMost = 64;
   struct Entry {
     Key key;
     Graph graph;
