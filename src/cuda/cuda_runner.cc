@@ -201,8 +201,8 @@ class CudaRunner final : public Runner {
     for (Slot& slot : slots_) slot.tokens = PinnedArray<int32_t>(drawn_.size());
     if (options.fused_single_rows && SingleRow::supports(plan_, queue_))
       blocks_.finish_with(single_row_.emplace(plan_, kv_, blocks_, queue_));
-    // It knows keys and values in two halves only, and leaves no rows for a drafter.
-    const bool takes_plan = single_row_ && !plan_.drafter && limits.kv_type == KvType::automatic;
+    // It knows no keys and values in int8, and leaves no rows for a drafter.
+    const bool takes_plan = single_row_ && !plan_.drafter && limits.kv_type != KvType::int8;
     if (takes_plan && options.persistent &&
         PersistentRow::supports(plan_, limits.page_tokens, queue_, queue_.shared_bytes))
       persistent_row_.emplace(plan_, kv_, blocks_, queue_, queue_.shared_bytes);

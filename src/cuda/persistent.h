@@ -71,6 +71,7 @@ struct PhaseCycles {
 struct ContextShape {
   int heads, kv_heads, head_dim, window;
   uint32_t page_rows;  // distance of pages, in 16 bytes
+  bool two_halves;     // of keys and values are in the pages
 };
 
 /// A CTA's part of attention in the layers of a KV group.

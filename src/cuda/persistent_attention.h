@@ -3,6 +3,7 @@
 // some dimensions of all keys. Keys and values go straight from L2 to registers, the first block before q is
 // there. The CTAs of a head then join their parts, each some dimensions. Included by .cu files only.
 #pragma once
+#include "cuda/kv_address.h"
 #include "cuda/math.h"
 #include "cuda/persistent_sync.h"
 
@@ -264,10 +265,7 @@ class PartAttention {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const float x = own_[i] * (i < 2 ? k_scale : v_scale_);
-      const float16 high = __float2half_rn(x);
-      float16* to = own_place_ + i % 2 * B::kPairs + (i < 2 ? 0 : p_.kv.value_offset);
-      to[0] = high;
-      to[p_.kv.low_offset] = __float2half_rn(x - __half2float(high));
+      store_kv(p_.kv, own_place_, i % 2 * B::kPairs + (i < 2 ? 0 : p_.kv.value_offset), x);
     }
   }
 

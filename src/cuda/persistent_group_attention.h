@@ -231,7 +231,8 @@ class GroupAttention {
 #pragma unroll
     for (int i = 0; i < 4; ++i) split(x[2 * i], x[2 * i + 1], high[i], low[i]);
     *reinterpret_cast<uint4*>(to) = make_uint4(high[0], high[1], high[2], high[3]);
-    *reinterpret_cast<uint4*>(to + p_.kv.low_offset) = make_uint4(low[0], low[1], low[2], low[3]);
+    if (p_.kv.low_offset > 0)
+      *reinterpret_cast<uint4*>(to + p_.kv.low_offset) = make_uint4(low[0], low[1], low[2], low[3]);
   }
 
   static __device__ uint32_t word(const uint4& v, int i) {
@@ -424,7 +425,7 @@ __device__ inline void write_part(const PersistentArgs& a, int group, int positi
   part.count = count;
   part.grouped = grouped;
   part.first_head = grouped || unit == kv_head * per_kv_head;
-  part.both_halves = shape.window > 0 || position < kBothHalves;
+  part.both_halves = shape.two_halves && (shape.window > 0 || position < kBothHalves);
   part.ends = count > 0 && first + count == end;
   part.own_row = works ? row(position) : 0;
 }

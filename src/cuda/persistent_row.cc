@@ -105,8 +105,12 @@ PersistentRow::PersistentRow(const ModelPlan& plan, const KvStorage& kv, const C
     args_.rotary_pairs[group] = a.rope.rotary_pairs;
     args_.head_pairs[group] = head_pairs(plan, a.kv_group);
     const KvLayer& kv_layer = layers.back();
-    args_.contexts[group] = {a.heads, a.kv_heads, a.head_dim, a.window,
-                             static_cast<uint32_t>(kv_layer.page_stride / 8)};
+    args_.contexts[group] = {a.heads,
+                             a.kv_heads,
+                             a.head_dim,
+                             a.window,
+                             static_cast<uint32_t>(kv_layer.page_stride / 8),
+                             kv_layer.low_offset > 0};
   }
   const auto ctas = static_cast<std::size_t>(queue.sm_count);
   qkv_ = no_tags(qkv);

@@ -457,9 +457,8 @@ TEST_P(CudaRunnerOn, CopiedPagesHoldTheSameKeysAndValues) {
 
 std::string name_of(const testing::TestParamInfo<Case>& test) { return test.param.name(); }
 Case graph_of(const char* model, const char* gpu = "") { return {model, KvType::automatic, true, gpu}; }
-Case as(const char* gpu, const char* model, KvType type = KvType::automatic) {
-  return {model, type, false, gpu};
-}
+Case f16(const char* model, bool graph = false) { return {model, KvType::f16, graph}; }
+Case as(const char* gpu, const char* model, KvType kv = KvType::automatic) { return {model, kv, false, gpu}; }
 
 INSTANTIATE_TEST_SUITE_P(Models, CudaRunnerByItself,
                          testing::Values(Case{"tiny"}, Case{"tiny-dense"}, Case{"tiny-moe"}, Case{"demo"},
@@ -468,8 +467,8 @@ INSTANTIATE_TEST_SUITE_P(Models, CudaRunnerByItself,
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Models, CudaRunnerOn,
                          testing::Values(Case{"tiny"}, Case{"tiny-dense"}, Case{"tiny-moe"}, Case{"demo"},
-                                         graph_of("tiny"), graph_of("tiny-dense"), Case{"tiny", KvType::f16},
-                                         Case{"tiny-dense", KvType::f16}, Case{"tiny-moe", KvType::f16},
+                                         graph_of("tiny"), graph_of("tiny-dense"), f16("tiny"),
+                                         f16("tiny-dense"), f16("tiny-moe"), f16("demo"), f16("tiny", true),
                                          Case{"tiny", KvType::int8}, Case{"tiny-dense", KvType::int8},
                                          as("sm_80", "tiny-dense"), as("sm_86", "tiny"),
                                          as("sm_86", "tiny-moe", KvType::f16),
