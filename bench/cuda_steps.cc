@@ -139,9 +139,20 @@ void compare_persistent(Runner& graph, Runner& persistent) {
   }
 }
 
+/// Takes the format off a variant that is one, or ends with one.
+std::string take_format(std::string_view& variant) {
+  for (const std::string_view format : {"int8", "int4"}) {
+    if (variant == "kv-int8" || !variant.ends_with(format)) continue;
+    variant.remove_suffix(format.size());
+    if (variant.ends_with('-')) variant.remove_suffix(1);
+    return std::string(format);
+  }
+  return {};
+}
+
 /// Single rows in one kernel beside single rows in a graph of kernels, in turns.
-void time_persistent(Runner& graph, Runner& persistent) {
-  for (int past : {0, 100, 500, 1000, 2000, 4000, 16000, 60000}) {
+void time_persistent(Runner& graph, Runner& persistent, const std::vector<int>& contexts) {
+  for (int past : contexts) {
     const Step step(graph, 1, past, 1);
     std::array<std::vector<double>, 2> times;
     for (int turn = 0; turn < 6; ++turn) {
@@ -189,6 +200,7 @@ struct Shape {
 struct Options {
   const char* directory;
   std::string_view variant;
+  std::string format{};
   const char* drafter = nullptr;
   std::vector<Shape> shapes{};
 };
@@ -208,9 +220,8 @@ int run(const Options& options) {
                              .kv_type = options.variant == "kv-f16"    ? KvType::f16
                                         : options.variant == "kv-int8" ? KvType::int8
                                                                        : KvType::automatic};
-  const bool quantized = options.variant == "int8" || options.variant == "int4";
   const auto runner = make_cuda_runner(std::move(plan), limits,
-                                       {.format = quantized ? std::string(options.variant) : std::string(),
+                                       {.format = options.format,
                                         .fast_prompts = options.variant == "fast",
                                         .fused_single_rows = options.variant != "general",
                                         .persistent = options.variant != "persistent",
@@ -218,10 +229,17 @@ int run(const Options& options) {
                                         .limits = limits_of_gpu(options.variant)});
   std::printf("loaded in %.3f s\n", ms_since(start) / 1e3);
   if (options.variant == "persistent") {
-    const auto persistent = make_cuda_runner(
-        make_plan(load_model_config(options.directory), Checkpoint::open(options.directory)), limits, {});
-    compare_persistent(*runner, *persistent);
-    time_persistent(*runner, *persistent);
+    const auto persistent =
+        make_cuda_runner(make_plan(load_model_config(options.directory), Checkpoint::open(options.directory)),
+                         limits, {.format = options.format});
+    std::vector<int> contexts;
+    for (const Shape& s : options.shapes) contexts.push_back(s.past);
+    if (contexts.empty()) {
+      contexts = {0, 100, 500, 1000, 2000, 4000, 16000, 60000};
+      compare_persistent(*runner, *persistent);
+    }
+    time_persistent(*runner, *persistent, contexts);
+    return 0;
   } else if (options.variant == "phases") {
     std::printf("%.3f ms\n", Step(*runner, 1, 100, 1).time_ms(*runner, 100));
   } else if (options.drafter) {
@@ -241,14 +259,15 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(
-        stderr,
-        "usage: bench_cuda_steps CHECKPOINT [default | general | fast | int8 | int4 | kv-f16 | "
-        "kv-int8 | persistent | phases | sm_80 | sm_86 | sm_120 [DRAFTER | SEQUENCES PAST COUNT ...]]\n");
+    std::fprintf(stderr,
+                 "usage: bench_cuda_steps CHECKPOINT [default | general | fast | int8 | int4 | kv-f16 | "
+                 "kv-int8 | persistent | phases | sm_80 | sm_86 | sm_120 [-int8 | -int4] [DRAFTER | "
+                 "SEQUENCES PAST COUNT ...]]\n");
     return 2;
   }
   try {
     carat::Options options{argv[1], argc < 3 ? "" : argv[2]};
+    options.format = carat::take_format(options.variant);
     if (argc == 4) options.drafter = argv[3];
     for (int i = 3; i + 2 < argc; i += 3)
       options.shapes.push_back({std::atoi(argv[i]), std::atoi(argv[i + 1]), std::atoi(argv[i + 2])});

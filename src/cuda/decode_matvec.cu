@@ -251,7 +251,7 @@ __global__ void __launch_bounds__(kThreads, kResident) matvec_kernel(const __gri
         branch[v] = a.input.branch && i < a.w.cols / 4 ? load4(a.input.branch, i) : float4{};
       }
       prepare_vector<true>(a.input, a.w.cols, a.input.in, blockIdx.x == 0 ? a.input.x_out : nullptr, branch,
-                           gains, vector, scratch, SyncBlock());
+                           gains, StoreFloats{vector, a.w.cols / 4}, scratch, SyncBlock());
     }
     __syncthreads();
     x.load(cols, [&](int i) { return vectors[swizzled(first_col / 4 + i)]; });

@@ -41,6 +41,7 @@ struct alignas(16) TokenPhase {
 
   VectorInput input;
   VectorOutput output;
+  WeightFormat format;             // of W
   int rows_shift;                  // 1 when gated: two rows of W per output
   int outputs_each, outputs_rest;  // outputs per CTA; `outputs_rest` CTAs from rest_first on have one more
   int rest_first;                  // that CTA has the first rows
@@ -60,11 +61,12 @@ struct alignas(16) TokenPhase {
 /// A warp copies a phase, 16 bytes a lane.
 static_assert(sizeof(TokenPhase) % 16 == 0 && sizeof(TokenPhase) <= 512);
 
-/// In-kernel times of CTA 0: cycles at the start of a phase, when its wait ended, when its vector was ready,
-/// when its products were done; and how many of the last ones were spent waiting for weights. Of attention:
-/// when q was there, when q was normed, when its part was written, when the parts were joined.
+/// In-kernel times of CTA 0: cycles at the start of a phase, when its wait ended, when the tagged words were
+/// there, when its vector was ready, when its products were done; and how many of the last ones were spent
+/// waiting for weights. Of attention: when q was there, when q was normed, when its part was written, when
+/// the parts were joined.
 struct PhaseCycles {
-  int64_t start, waited, ready, done, starved, part;
+  int64_t start, waited, loaded, ready, done, starved, part;
 };
 
 /// What attention has in common in all layers of a KV group.
@@ -103,7 +105,8 @@ struct PersistentArgs {
   int page_shift;  // tokens of a page, a power of two
   int d_model, ple_dim;
   float eps;
-  Matrix embedding;  // bf16
+  WeightFormat format;  // of the layers' matrices; beside int4 the other ones have int8
+  Matrix embedding;
   float embed_scale;
   const int32_t* token;
   const int32_t* position;
@@ -134,8 +137,9 @@ constexpr int group_scratch_floats(int head_dim) { return 3120 + head_dim; }
 /// Stages of the ring that loads ahead of the computation.
 inline constexpr int kMostRingStages = 16;
 
-/// Whether there is a kernel for a residual stream of this width and these head sizes.
-bool has_persistent_kernel(int width, int full_head_dim, int sliding_head_dim);
+/// Whether there is a kernel for weights of this format, a residual stream of this width and these head
+/// sizes.
+bool has_persistent_kernel(WeightFormat format, int width, int full_head_dim, int sliding_head_dim);
 inline constexpr int kMostPersistentWidth = 3072;
 
 void persistent_step(Queue& queue, const PersistentArgs& args, std::size_t shared_bytes);

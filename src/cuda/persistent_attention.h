@@ -25,30 +25,6 @@ struct KeyBlock {
   static constexpr int kDimsLeft = kSlots < 8 ? 8 / kSlots : 1;  // of a lane, once a warp's are summed up
 };
 
-/// Sums over kLanes lanes, kStride apart, of kCount values each: the values are shared out on the way. A lane
-/// ends with the sums of v[i] for `first` <= i < `first` + max(1, kCount / kLanes), in v[0] and so on.
-template <int kCount, int kLanes, int kStride>
-__device__ inline int spread_sums(float (&v)[kCount]) {
-  int first = 0, count = kCount;
-#pragma unroll
-  for (int offset = kLanes / 2 * kStride; offset >= kStride; offset /= 2) {
-    const bool upper = threadIdx.x & offset;
-    if (count == 1) {
-      v[0] += __shfl_xor_sync(kAllLanes, v[0], offset);
-      continue;
-    }
-    count /= 2;
-    if (upper) first += count;
-#pragma unroll
-    for (int i = 0; i < kCount / 2; ++i) {
-      if (i >= count) break;
-      const float send = upper ? v[i] : v[i + count], keep = upper ? v[i + count] : v[i];
-      v[i] = keep + __shfl_xor_sync(kAllLanes, send, offset);
-    }
-  }
-  return first;
-}
-
 /// The largest value of a warp, without a round of shuffles: floats are ordered like integers.
 __device__ inline float warp_largest(float v) {
   const auto ordered = [](int i) { return i ^ (i >> 31 & 0x7fffffff); };
@@ -75,7 +51,7 @@ struct alignas(16) AttentionScratch {
 };
 static_assert(sizeof(AttentionScratch<512>) == attention_scratch_floats(512) * sizeof(float));
 
-template <int kHeadDim>
+template <int kHeadDim, bool kTimed>
 class PartAttention {
   using B = KeyBlock<kHeadDim>;
   using Scratch = AttentionScratch<kHeadDim>;
@@ -106,7 +82,7 @@ class PartAttention {
     SyncVectorThreads()();  // all warps have left the phase in front, too
     keep_next();
     finish_row(s);
-    note(a_, index, &PhaseCycles::ready);
+    note<kTimed>(a_, index, &PhaseCycles::ready);
     const int lane = threadIdx.x % 32;
     float context[8] = {}, total = 0.f;  // of this lane's keys, relative to largest_
     int buffer = 0;
@@ -128,7 +104,7 @@ class PartAttention {
       buffer ^= 1;
     } while (block_ < stored_);
     publish(s, index, context, warp_sum(total));
-    note(a_, index, &PhaseCycles::part);
+    note<kTimed>(a_, index, &PhaseCycles::part);
     if (c_.parts_shift > 0) join(index);
     if (appends_) release_pages(a_, index);
   }
@@ -223,7 +199,7 @@ class PartAttention {
       from[4 + half] = has_own_ ? raw(value, half) : nullptr;
     }
     load_words(from, tag_of(a_, p_.wait_for), x);
-    note(a_, index, &PhaseCycles::waited);
+    note<kTimed>(a_, index, &PhaseCycles::waited);
     float squares = has_q ? x[0] * x[0] + x[1] * x[1] : 0.f;
     x[0] *= q_gain_[0], x[1] *= q_gain_[1];
     rotate(angle_, x[0], x[1]);
@@ -383,11 +359,11 @@ __device__ void pass_phase(const KeepNext& keep_next) {
 
 /// This CTA's part of attention, if it has one. `rope` has the sines and cosines of the head size at the
 /// row's position.
-template <int kHeadDim, class KeepNext>
+template <int kHeadDim, bool kTimed, class KeepNext>
 __device__ void attend_part(const PersistentArgs& a, const TokenPhase& p, int index, const ContextPart& part,
                             const float2* rope, float* scratch, const KeepNext& keep_next) {
   if (part.kv_head < 0) return pass_phase(keep_next);
-  PartAttention<kHeadDim>(a, p, part, rope)
+  PartAttention<kHeadDim, kTimed>(a, p, part, rope)
       .run(*reinterpret_cast<AttentionScratch<kHeadDim>*>(scratch), index, keep_next);
 }
 

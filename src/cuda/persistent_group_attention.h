@@ -393,7 +393,8 @@ class GroupAttention {
   uint4 keys_[4][2], values_[8];
 };
 
-/// Short contexts read keys and values with both halves, long ones those of sliding layers only.
+/// Short contexts read keys and values with both halves, long ones those of sliding layers only, and beside
+/// int8 and int4 weights none: there, as on the CPU, float16 is enough.
 inline constexpr int kBothHalves = 256;
 
 /// Which part of attention this CTA has; the first threads fill in where its keys are.
@@ -425,7 +426,8 @@ __device__ inline void write_part(const PersistentArgs& a, int group, int positi
   part.count = count;
   part.grouped = grouped;
   part.first_head = grouped || unit == kv_head * per_kv_head;
-  part.both_halves = shape.two_halves && (shape.window > 0 || position < kBothHalves);
+  part.both_halves =
+      shape.two_halves && ((a.format == WeightFormat::bf16 && shape.window > 0) || position < kBothHalves);
   part.ends = count > 0 && first + count == end;
   part.own_row = works ? row(position) : 0;
 }
@@ -438,11 +440,11 @@ __device__ __noinline__ void attend_group(const PersistentArgs& a, const TokenPh
 }
 
 /// Attention in a layer that sees everything.
-template <int kHeadDim, class KeepNext>
+template <int kHeadDim, bool kTimed, class KeepNext>
 __device__ void attend_all(const PersistentArgs& a, const TokenPhase& p, int index, const ContextPart& part,
                            const float2* rope, float* scratch, const KeepNext& keep_next) {
   if (!part.grouped || part.kv_head < 0)
-    return attend_part<kHeadDim>(a, p, index, part, rope, scratch, keep_next);
+    return attend_part<kHeadDim, kTimed>(a, p, index, part, rope, scratch, keep_next);
   SyncVectorThreads()();  // all warps have left the phase in front
   keep_next();
   attend_group<kHeadDim>(a, p, index, part, rope, scratch);

@@ -85,7 +85,8 @@ bool PersistentRow::supports(const ModelPlan& plan, int page_tokens, const Queue
   constexpr int kFewestStages = 4, kVectorAndSumsBytes = 40 * 1024;
   return queue.overlap && has_rows(plan, page_tokens, queue.sm_count) &&
          persistent_supports(plan, queue.sm_count) &&
-         kFewestStages * kRingStageBytes + fixed_floats(plan) * 4 + kVectorAndSumsBytes <=
+         kFewestStages * ring_stage_bytes(persistent_format(plan)) + fixed_floats(plan) * 4 +
+                 kVectorAndSumsBytes <=
              shared_bytes_per_block;
 }
 
@@ -148,7 +149,8 @@ void PersistentRow::set_args(const ModelPlan& plan, int page_tokens, int shared_
   args_.tape = tape_.data();
   args_.ranges = ranges_.data();
   args_.counters = counters_.data();
-  args_.stage_bytes = kRingStageBytes;
+  args_.format = persistent_format(plan);
+  args_.stage_bytes = ring_stage_bytes(args_.format);
   args_.vector_at = round_up_floats(plan.d_model);
   args_.sums_at = args_.vector_at + round_up_floats(schedule_.vector_floats);
   args_.rope_at = args_.sums_at + round_up_floats(schedule_.sums_floats);
@@ -159,10 +161,10 @@ void PersistentRow::set_args(const ModelPlan& plan, int page_tokens, int shared_
   most_positions_ = args_.group_parts_shift < 0
                         ? kGroupedFrom
                         : ContextPart::kMostRows * ContextPart::kTile << args_.group_parts_shift;
-  args_.stages =
-      std::min(kMostRingStages, (shared_bytes_per_block - kStaticSharedBytes - 4 * floats) / kRingStageBytes);
-  shared_bytes_ = static_cast<std::size_t>(args_.stages * kRingStageBytes + 4 * floats);
-  args_.embedding = {plan.embed.data, static_cast<int>(plan.embed.rows), static_cast<int>(plan.embed.cols)};
+  args_.stages = std::min(kMostRingStages,
+                          (shared_bytes_per_block - kStaticSharedBytes - 4 * floats) / args_.stage_bytes);
+  shared_bytes_ = static_cast<std::size_t>(args_.stages * args_.stage_bytes + 4 * floats);
+  args_.embedding = matrix(plan.embed);
   args_.embed_scale = plan.embed_scale;
   args_.d_model = plan.d_model;
   args_.ple_dim = plan.ple_dim;
@@ -226,7 +228,7 @@ void PersistentRow::report(std::FILE* to) const {
   const std::vector<PhaseCycles> cycles = this->cycles();
   struct Sums {
     int count = 0;
-    int64_t wait = 0, vector = 0, products = 0, starved = 0, join = 0, output = 0;
+    int64_t wait = 0, words = 0, vector = 0, products = 0, starved = 0, join = 0, output = 0;
   };
   std::map<std::string, Sums> sums;
   for (std::size_t i = 0; i < cycles.size(); ++i) {
@@ -236,16 +238,20 @@ void PersistentRow::report(std::FILE* to) const {
     ++s.count;
     if (i + 1 < cycles.size()) s.output += cycles[i + 1].start - c.done;
     s.wait += c.waited - c.start;
-    s.vector += c.ready - c.waited;
+    const int64_t loaded = c.loaded > c.waited && c.loaded < c.ready ? c.loaded : c.waited;
+    s.words += loaded - c.waited;
+    s.vector += c.ready - loaded;
     s.products += c.done - c.ready;
     s.starved += c.starved;
     s.join += attention ? c.done - c.part : 0;
   }
-  std::fprintf(to, "CTA 0, cycles            count     wait   vector products  starved     join   output\n");
+  std::fprintf(
+      to, "CTA 0, cycles            count     wait    words   vector products  starved     join   output\n");
   for (const auto& [name, s] : sums) {
     const auto mean = [&s](int64_t sum) { return static_cast<long long>(sum / s.count); };
-    std::fprintf(to, "%-24s %5d %8lld %8lld %8lld %8lld %8lld %8lld\n", name.c_str(), s.count, mean(s.wait),
-                 mean(s.vector), mean(s.products), mean(s.starved), mean(s.join), mean(s.output));
+    std::fprintf(to, "%-24s %5d %8lld %8lld %8lld %8lld %8lld %8lld %8lld\n", name.c_str(), s.count,
+                 mean(s.wait), mean(s.words), mean(s.vector), mean(s.products), mean(s.starved), mean(s.join),
+                 mean(s.output));
   }
 }
 

@@ -10,29 +10,67 @@
 namespace carat::cuda {
 namespace {
 
-constexpr int kWarps = 8, kMostSliceColumns = 1536, kSliceColumnsStep = 256;
+constexpr int kWarps = 8, kMostSliceColumns = 1536, kMostSliceGroups = kMostSliceColumns / kGroupCols,
+              kSliceColumnsStep = 256;
 constexpr int kMostContextColumns = 4096;  // attention's context passes through shared memory
 
 /// Tiles that a CTA has in flight: enough for nearly the full bandwidth. More lengthens the queue in front of
 /// the small reads and writes that everybody waits for; the head has few of those.
 constexpr uint32_t kTiles = 2, kTilesOfHead = 4;
+/// The same for int8 and int4, where one large tile is enough: layers don't need the full bandwidth.
+constexpr uint32_t kBytesInFlight = 50000, kMostSmallTiles = 6;
 /// CTAs that are not waited for where words have tags: those are read while the last ones are being written.
 constexpr unsigned kMissing = 32;
 
 bool can_slice(int64_t cols, int slices) { return cols % (8 * slices) == 0; }
 
 /// Slices of a row: at least so many that a slice fits a lane's registers, more where a CTA has few rows.
-/// 0 when there is no such number.
-int slices_of(int64_t cols, int rows_of_cta) {
+/// Groups of int8 and int4 stay whole: their last slices may have fewer columns or none. 0 when there is no
+/// such number.
+int slices_of(WeightFormat format, int64_t cols, int rows_of_cta) {
   int slices = 1;
-  while (cols / slices > kMostSliceColumns) slices *= 2;
-  if (slices > kWarps || !can_slice(cols, slices)) return 0;
-  while (2 * slices * rows_of_cta <= kWarps && cols / (2 * slices) % kSliceColumnsStep == 0) slices *= 2;
-  return slices;
+  if (format == WeightFormat::bf16) {
+    while (cols / slices > kMostSliceColumns) slices *= 2;
+    if (slices > kWarps || !can_slice(cols, slices)) return 0;
+    while (2 * slices * rows_of_cta <= kWarps && cols / (2 * slices) % kSliceColumnsStep == 0) slices *= 2;
+    return slices;
+  }
+  const int64_t groups = (cols + kGroupCols - 1) / kGroupCols;
+  while (groups > kMostSliceGroups * slices) slices *= 2;
+  while (2 * slices * rows_of_cta <= kWarps && slices < groups) slices *= 2;
+  return slices > kWarps || cols % 8 != 0 ? 0 : slices;
 }
 
-bool supports(const Linear& w) {
-  return w.format == WeightFormat::bf16 && w.cols * 2 <= kRingStageBytes && slices_of(w.cols, kWarps) > 0;
+/// Columns of all slices but the last ones.
+int slice_columns(WeightFormat format, int cols, int slices) {
+  if (slices == 1 || format == WeightFormat::bf16) return cols / slices;
+  return (round_up(cols, kGroupCols) / kGroupCols + slices - 1) / slices * kGroupCols;
+}
+
+/// Rows of a tile: as many as fit; of int8 and int4, such that a CTA's `rows` take the warps the fewest
+/// rounds of `together` rows.
+int tile_rows_of(WeightFormat format, int row_bytes, int rows, int together) {
+  const int most = ring_stage_bytes(format) / row_bytes;
+  if (format == WeightFormat::bf16) return most;
+  const auto rounds = [&](int tile) {
+    const int rest = rows % tile;
+    return rows / tile * ((tile + together - 1) / together) + (rest + together - 1) / together;
+  };
+  int best = std::min(most, rows);
+  for (int tile = best - 1; tile > 0; --tile)
+    if (rounds(tile) < rounds(best)) best = tile;
+  return best;
+}
+
+/// The formats that the kernel for `format` multiplies.
+bool takes(WeightFormat format, const Linear& w) {
+  return w.format == format || (format == WeightFormat::int4 && w.format == WeightFormat::int8);
+}
+
+bool supports(WeightFormat format, const Linear& w) {
+  return takes(format, w) &&
+         packed_row_bytes(w.format, static_cast<int>(w.cols)) <= ring_stage_bytes(format) &&
+         slices_of(w.format, w.cols, kWarps) > 0;
 }
 
 int64_t qkv_rows(const AttentionPlan& a) {
@@ -68,6 +106,7 @@ class Builder {
   const PersistentBuffers& buffers_;
   PersistentSchedule out_;
   std::vector<std::vector<TapeEntry>> tapes_;
+  const WeightFormat format_ = persistent_format(plan_);
   int ctas_, rest_first_ = 0;
 };
 
@@ -144,7 +183,8 @@ unsigned Builder::missing(const TokenPhase& phase) const {
 void Builder::add_product(Phase name, const Linear& w, int64_t rows, TokenPhase phase) {
   const bool gated = phase.output.finish == VectorFinish::gated_gelu;
   const int outputs = static_cast<int>(rows) >> (gated ? 1 : 0), most = (outputs + ctas_ - 1) / ctas_;
-  const int slices = slices_of(w.cols, most);
+  const int slices = slices_of(w.format, w.cols, most);
+  phase.format = w.format;
   phase.rows_shift = gated ? 1 : 0;
   phase.outputs_each = outputs / ctas_;
   phase.outputs_rest = outputs % ctas_;
@@ -154,9 +194,10 @@ void Builder::add_product(Phase name, const Linear& w, int64_t rows, TokenPhase 
   phase.cols = static_cast<int>(w.cols);
   phase.row_bytes = packed_row_bytes(w.format, phase.cols);
   phase.slices_shift = std::countr_zero(static_cast<unsigned>(slices));
-  phase.slice_cols = phase.cols / slices;
+  phase.slice_cols = slice_columns(w.format, phase.cols, slices);
   phase.slice_bytes = packed_row_bytes(w.format, phase.slice_cols);
-  phase.tile_rows = kRingStageBytes / phase.row_bytes;
+  const int together = (w.format == WeightFormat::int8 ? 2 : 4) * kWarps / slices;
+  phase.tile_rows = tile_rows_of(format_, phase.row_bytes, most, together);
   out_.sums_floats = std::max(out_.sums_floats, (most << phase.rows_shift) * slices);
   const uint32_t in_flight = phase.output.finish == VectorFinish::logits ? kTilesOfHead : kTiles;
   phase.missing = missing(phase);
@@ -213,9 +254,21 @@ void Builder::add_layer(const LayerPlan& l, const VectorInput& input, bool waits
               product(plain(as_floats(buffers_.mixed)), buffers_.branch, last_phase()));
 }
 
+/// Tiles of int8 and int4 differ much in size: a phase has one, where a CTA's rows fit.
+void limit_bytes(std::vector<TapeEntry>& tape) {
+  for (std::size_t i = 0; i < tape.size(); ++i) {
+    if (tape[i].tiles_in_flight == kTilesOfHead) continue;
+    uint32_t tiles = 1, bytes = tape[i].bytes;
+    while (tiles < kMostSmallTiles && tiles <= i && bytes + tape[i - tiles].bytes <= kBytesInFlight)
+      bytes += tape[i - tiles++].bytes;
+    tape[i].tiles_in_flight = tiles;
+  }
+}
+
 /// One tape behind the other.
 void Builder::join_tapes() {
-  for (const std::vector<TapeEntry>& tape : tapes_) {
+  for (std::vector<TapeEntry>& tape : tapes_) {
+    if (format_ != WeightFormat::bf16) limit_bytes(tape);
     out_.ranges.push_back({static_cast<uint32_t>(out_.tape.size()), static_cast<uint32_t>(tape.size())});
     out_.tape.insert(out_.tape.end(), tape.begin(), tape.end());
   }
@@ -241,18 +294,20 @@ PersistentSchedule Builder::build() {
 
 }  // namespace
 
+WeightFormat persistent_format(const ModelPlan& plan) { return plan.layers.front().attention.q.format; }
+
 bool persistent_supports(const ModelPlan& plan, int ctas) {
-  if (!has_persistent_kernel(plan.d_model, plan.kv_groups[kFullGroup].head_dim,
+  const WeightFormat format = persistent_format(plan);
+  const auto takes = [&](const Linear& w) { return supports(format, w); };
+  if (!has_persistent_kernel(format, plan.d_model, plan.kv_groups[kFullGroup].head_dim,
                              plan.kv_groups[kSlidingGroup].head_dim) ||
-      !supports(plan.head) || plan.embed.format != WeightFormat::bf16)
+      !takes(plan.head))
     return false;
-  if (plan.ple_dim > 0 && (!supports(plan.ple_project) || plan.ple_table.format != WeightFormat::bf16 ||
-                           plan.ple_dim > 32 * ctas))
-    return false;
+  if (plan.ple_dim > 0 && (!takes(plan.ple_project) || plan.ple_dim > 32 * ctas)) return false;
   return std::ranges::all_of(plan.layers, [&](const LayerPlan& l) {
     return !l.moe && l.attention.heads <= ctas && l.attention.o.cols <= kMostContextColumns &&
-           supports(l.attention.q) && supports(l.attention.o) && supports(l.gate) && supports(l.down) &&
-           (!l.per_layer || (supports(l.per_layer->gate) && supports(l.per_layer->proj)));
+           takes(l.attention.q) && takes(l.attention.o) && takes(l.gate) && takes(l.down) &&
+           (!l.per_layer || (takes(l.per_layer->gate) && takes(l.per_layer->proj)));
   });
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <vector>
 
+#include "cuda/packed_rows.h"
 #include "cuda/persistent.h"
 #include "model/gemma4.h"
 #include "model/phases.h"
@@ -26,10 +27,18 @@ struct PersistentSchedule {
   int sums_floats = 0;
 };
 
-/// Bytes of a stage of the ring: no row may be longer.
-inline constexpr int kRingStageBytes = 24 * 1024;
+/// Bytes of a stage of the ring: no row may be longer. In E2B 8 rows of bf16, 16 of int8 or 32 of int4.
+constexpr int ring_stage_bytes(WeightFormat format) {
+  return format == WeightFormat::bf16   ? 24 * 1024
+         : format == WeightFormat::int8 ? 16 * packed_row_bytes(format, 1536)
+                                        : 32 * packed_row_bytes(format, 1536);
+}
 
-/// Whether the persistent kernel can run the plan: bf16, no experts, rows that fit.
+/// The format of the plan's layers.
+WeightFormat persistent_format(const ModelPlan& plan);
+
+/// Whether the persistent kernel can run the plan: one format (beside int4 also int8), no experts, rows that
+/// fit.
 bool persistent_supports(const ModelPlan& plan, int ctas);
 
 /// `plan` points to device memory; the schedule keeps these addresses.

@@ -415,6 +415,13 @@ __device__ inline void store_relaxed(uint64_t* word, uint64_t value) {
 }
 
 /// A barrier of the first kThreads threads of a CTA only.
+/// threadIdx.x, read anew: kept through a long kernel it would be spilled.
+__device__ inline int thread_index() {
+  int index;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));
+  return index;
+}
+
 template <int kThreads>
 __device__ inline void sync_first_threads() {
   asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");

@@ -32,17 +32,36 @@ struct Gains {
   }
 };
 
+/// Sums over kLanes lanes, kStride apart, of kCount values each: the values are shared out on the way. A lane
+/// ends with the sums of v[i] for `first` <= i < `first` + max(1, kCount / kLanes), in v[0] and so on.
+template <int kCount, int kLanes, int kStride>
+__device__ inline int spread_sums(float (&v)[kCount]) {
+  int first = 0, count = kCount;
+#pragma unroll
+  for (int offset = kLanes / 2 * kStride; offset >= kStride; offset /= 2) {
+    const bool upper = threadIdx.x & offset;
+    if (count == 1) {
+      v[0] += __shfl_xor_sync(kAllLanes, v[0], offset);
+      continue;
+    }
+    count /= 2;
+    if (upper) first += count;
+#pragma unroll
+    for (int i = 0; i < kCount / 2; ++i) {
+      if (i >= count) break;
+      const float send = upper ? v[i] : v[i + count], keep = upper ? v[i + count] : v[i];
+      v[i] = keep + __shfl_xor_sync(kAllLanes, send, offset);
+    }
+  }
+  return first;
+}
+
 /// Four sums over the warps with one barrier.
 template <class Sync>
 __device__ inline float4 sum_over_warps(float4 v, float4* scratch, Sync&& sync) {
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
-    v.x += __shfl_xor_sync(kAllLanes, v.x, offset);
-    v.y += __shfl_xor_sync(kAllLanes, v.y, offset);
-    v.z += __shfl_xor_sync(kAllLanes, v.z, offset);
-    v.w += __shfl_xor_sync(kAllLanes, v.w, offset);
-  }
-  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = v;
+  float sums[4] = {v.x, v.y, v.z, v.w};
+  const int first = spread_sums<4, 32, 1>(sums), thread = ptx::thread_index();
+  if (thread % 8 == 0) reinterpret_cast<float*>(scratch + thread / 32)[first] = sums[0];
   sync();
   float4 total = make_float4(0.f, 0.f, 0.f, 0.f);
 #pragma unroll
@@ -59,22 +78,35 @@ __device__ inline float4 embedding4(const Matrix& table, int token, int i) {
                      load_value(table, token, 4 * i + 2), load_value(table, token, 4 * i + 3));
 }
 
-/// Computes x [d] and the vector that a product needs of it; leaves the vector, swizzled, in shared memory.
+/// Leaves a vector of float32, swizzled, in shared memory.
+struct StoreFloats {
+  float* to;
+  int vectors;
+
+  __device__ void operator()(int i, const float4& v) const {
+    if (i < vectors) reinterpret_cast<float4*>(to)[swizzled(i)] = v;
+  }
+};
+
+/// Computes x [d] and the vector that a product needs of it; each thread stores its columns [4 i, 4 i + 4)
+/// with `store(i, columns)`, also zeros behind the last ones.
 /// With y = branch * gain and c = 1 / rms(branch), |x + c y|^2 = |x|^2 + 2 c x.y + c^2 |y|^2: both norms need
 /// only one round of sums. A thread brings its vectors of the branch. x is read from `x_in` (not for an
 /// embedding, where kMayEmbed) and written to `x_out` unless null; they may be the same.
-template <bool kMayEmbed, int kVectors, class Sync>
+template <bool kMayEmbed, int kVectors, class Store, class Sync>
 __device__ void prepare_vector(const VectorInput& in, int d, const float* x_in, float* x_out,
-                               const float4 (&branch)[kVectors], const Gains<kVectors>& gains, float* vector,
-                               float4* scratch, Sync&& sync) {
-  const int vectors = d / 4;
+                               const float4 (&branch)[kVectors], const Gains<kVectors>& gains,
+                               const Store& store, float4* scratch, Sync&& sync) {
+  const int vectors = d / 4, thread = ptx::thread_index();
+  const float scalar = in.scalar, eps = in.eps, of_width = 1.f / static_cast<float>(d);
+  const bool normed = in.norm_gain;
   const bool embedding = kMayEmbed && in.source == VectorSource::embedding;
   const float4 zero = make_float4(0.f, 0.f, 0.f, 0.f);
   const int token = embedding ? __ldcg(in.token) : 0;
   float4 x[kVectors], y[kVectors], sums = zero;  // |branch|^2, |x|^2, x.y, |y|^2
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
-    const int i = v * kVectorThreads + static_cast<int>(threadIdx.x);
+    const int i = v * kVectorThreads + thread;
     x[v] = y[v] = zero;
     if (i >= vectors) continue;
     if (embedding) {
@@ -89,19 +121,17 @@ __device__ void prepare_vector(const VectorInput& in, int d, const float* x_in, 
     sums.w += dot(y[v], y[v]);
   }
   sums = sum_over_warps(sums, scratch, sync);
-  const float width = static_cast<float>(d), c = rsqrtf(sums.x / width + in.eps);
-  const float square_sum = (sums.y + 2.f * c * sums.z + c * c * sums.w) * in.scalar * in.scalar;
-  const float scale = in.norm_gain ? rsqrtf(fmaxf(square_sum, 0.f) / width + in.eps) : 1.f;
+  const float c = rsqrtf(sums.x * of_width + eps);
+  const float square_sum = (sums.y + 2.f * c * sums.z + c * c * sums.w) * scalar * scalar;
+  const float scale = normed ? rsqrtf(fmaxf(square_sum, 0.f) * of_width + eps) : 1.f;
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
-    const int i = v * kVectorThreads + static_cast<int>(threadIdx.x);
-    if (i >= vectors) continue;
-    float4 r = make_float4((x[v].x + c * y[v].x) * in.scalar, (x[v].y + c * y[v].y) * in.scalar,
-                           (x[v].z + c * y[v].z) * in.scalar, (x[v].w + c * y[v].w) * in.scalar);
-    if (x_out) reinterpret_cast<float4*>(x_out)[i] = r;
-    if (in.norm_gain)
-      r = times(make_float4(r.x * scale, r.y * scale, r.z * scale, r.w * scale), gains.norm[v]);
-    reinterpret_cast<float4*>(vector)[swizzled(i)] = r;
+    const int i = v * kVectorThreads + thread;
+    float4 r = make_float4((x[v].x + c * y[v].x) * scalar, (x[v].y + c * y[v].y) * scalar,
+                           (x[v].z + c * y[v].z) * scalar, (x[v].w + c * y[v].w) * scalar);
+    if (x_out && i < vectors) reinterpret_cast<float4*>(x_out)[i] = r;
+    if (normed) r = times(make_float4(r.x * scale, r.y * scale, r.z * scale, r.w * scale), gains.norm[v]);
+    store(i, r);
   }
 }
 

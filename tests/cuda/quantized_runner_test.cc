@@ -8,6 +8,7 @@
 #include "cuda/cuda_runner.h"
 #include "engine/kv_pages.h"
 #include "engine/score.h"
+#include "engine/step_builder.h"
 #include "ref/ref_runner.h"
 #include "support/expect_error.h"
 #include "support/golden.h"
@@ -53,10 +54,12 @@ void expect_close(const ModelPlan& plan, const std::vector<std::vector<float>>& 
   EXPECT_FALSE(std::isnan(worst));
 }
 
-/// Empty without a GPU.
-std::unique_ptr<Runner> cuda_runner(const ModelPlan& plan, const std::string& format) {
+/// Empty without a GPU. Single rows in one kernel, or as a graph of kernels.
+std::unique_ptr<Runner> cuda_runner(const ModelPlan& plan, const std::string& format, bool graph = false,
+                                    int context = 512) {
   try {
-    return make_cuda_runner(plan, size_kv(plan.kv_groups, 512, 2, 160), {.format = format});
+    return make_cuda_runner(plan, size_kv(plan.kv_groups, context, 2, 160),
+                            {.format = format, .persistent = !graph});
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::unavailable) throw;
     return nullptr;
@@ -73,15 +76,16 @@ void expect_reference(const ModelPlan& plan, Runner& runner, std::initializer_li
   }
 }
 
-class QuantizedCudaRunner : public testing::TestWithParam<std::tuple<const char*, const char*>> {
+class QuantizedCudaRunner : public testing::TestWithParam<std::tuple<const char*, const char*, bool>> {
  protected:
+  bool graph() const { return std::get<2>(GetParam()); }
   std::string format() const { return std::get<1>(GetParam()); }
   ModelPlan plan() const { return load_test_plan(std::get<0>(GetParam())); }
 };
 
 // Every count of rows has its own kernels: one row, up to 8, 32, 64 and more.
 TEST_P(QuantizedCudaRunner, ComputesWithTheQuantisedWeights) {
-  const auto runner = cuda_runner(plan(), format());
+  const auto runner = cuda_runner(plan(), format(), graph());
   if (!runner) GTEST_SKIP() << "no CUDA device";
   EncodedMatrices storage;
   expect_reference(quantized_plan(plan(), parse_format(format()), storage), *runner,
@@ -91,7 +95,8 @@ TEST_P(QuantizedCudaRunner, ComputesWithTheQuantisedWeights) {
 TEST_P(QuantizedCudaRunner, LoadsAQuantisedCheckpointToTheSameBits) {
   EncodedMatrices storage;
   const ModelPlan quantized = quantized_plan(plan(), parse_format(format()), storage);
-  const auto at_load = cuda_runner(plan(), format()), as_stored = cuda_runner(quantized, "");
+  const auto at_load = cuda_runner(plan(), format(), graph()),
+             as_stored = cuda_runner(quantized, "", graph());
   if (!at_load) GTEST_SKIP() << "no CUDA device";
   for (const int chunk : {1, 7, 40})
     EXPECT_EQ(all_logits(*at_load, quantized, 40, chunk), all_logits(*as_stored, quantized, 40, chunk));
@@ -105,24 +110,59 @@ TEST_P(QuantizedCudaRunner, ReadsQuantisedTables) {
   const WeightFormat tables = parse_format(format());  // int4 too, which format_of_role() never chooses
   quantized.embed = encoded(quantized.embed, tables, storage);
   if (quantized.ple_dim > 0) quantized.ple_table = encoded(quantized.ple_table, tables, storage);
-  const auto runner = cuda_runner(quantized, "");
+  const auto runner = cuda_runner(quantized, "", graph());
   if (!runner) GTEST_SKIP() << "no CUDA device";
   expect_reference(quantized, *runner, {1, 30}, 30);
 }
 
 TEST_P(QuantizedCudaRunner, TwoRunsGiveTheSameBits) {
-  const auto runner = cuda_runner(plan(), format());
+  const auto runner = cuda_runner(plan(), format(), graph());
   if (!runner) GTEST_SKIP() << "no CUDA device";
   for (const int chunk : {1, 5, 100})
     EXPECT_EQ(all_logits(*runner, plan(), 100, chunk), all_logits(*runner, plan(), 100, chunk)) << chunk;
 }
 
+/// Of tokens behind the `skipped` first ones, each in a step of its own.
+std::vector<std::vector<float>> logits_behind(Runner& runner, const ModelPlan& plan, int skipped, int count) {
+  KvPages pages(plan.kv_groups, runner.info().limits);
+  ScopedPages sequence(pages);
+  StepBuilder builder;
+  const std::vector<int32_t> tokens = some_tokens(skipped + count);
+  std::vector<std::vector<float>> logits;
+  for (int past = 0, now; past < skipped + count; past += now) {
+    now = past < skipped ? std::min(160, skipped - past) : 1;
+    EXPECT_TRUE(pages.extend(sequence, past, now));
+    builder.clear();
+    const int row =
+        builder.add(std::span(tokens).subspan(static_cast<std::size_t>(past), static_cast<std::size_t>(now)),
+                    past, sequence);
+    builder.want_logits(row + now - 1);
+    runner.submit(builder.input());
+    const StepResult result = runner.collect();
+    if (past >= skipped) logits.emplace_back(result.logits.begin(), result.logits.end());
+    pages.release_behind_window(sequence, past + now);
+  }
+  return logits;
+}
+
+// Contexts that one CTA reads for each head, and contexts that are split over the GPU.
+TEST_P(QuantizedCudaRunner, LongContextsInOneKernelEqualTheGraph) {
+  if (graph()) GTEST_SKIP() << "is compared with itself";
+  const auto runner = cuda_runner(plan(), format(), false, 2304);
+  if (!runner) GTEST_SKIP() << "no CUDA device";
+  const auto other = cuda_runner(plan(), format(), true, 2304);
+  for (const int skipped : {300, 508, 700, 2055})
+    expect_close(plan(), logits_behind(*runner, plan(), skipped, 8),
+                 logits_behind(*other, plan(), skipped, 8), kSingleRow);
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, QuantizedCudaRunner,
-                         testing::Combine(testing::Values("tiny", "tiny-dense", "tiny-moe"),
-                                          testing::Values("int8", "int4")),
+                         testing::Combine(testing::Values("tiny", "tiny-dense", "tiny-moe", "demo"),
+                                          testing::Values("int8", "int4"), testing::Bool()),
                          [](const auto& test) {
-                           std::string name =
-                               std::string(std::get<0>(test.param)) + "_" + std::get<1>(test.param);
+                           std::string name = std::string(std::get<0>(test.param)) + "_" +
+                                              std::get<1>(test.param) +
+                                              (std::get<2>(test.param) ? "_graph" : "");
                            std::ranges::replace(name, '-', '_');
                            return name;
                          });
