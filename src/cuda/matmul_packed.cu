@@ -49,7 +49,7 @@ class Producer {
  public:
   __device__ Producer(const MatmulArgs& a, const TokenBoxes& boxes, const Ring<kFormat, S>& ring,
                       int first_row, int first_token)
-      : boxes_(boxes), ring_(ring), first_token_(first_token), cols_(a.w.cols) {
+      : boxes_(boxes), box_bytes_(boxes.bytes), ring_(ring), first_token_(first_token), cols_(a.w.cols) {
     // Of a gated product, 8 rows of the gate and 8 of the up matrix alternate.
     const int row = thread() / kChunks, rows = kGated ? a.w.rows / 2 : a.w.rows;
     const int source = kGated ? first_row / 2 + row % 8 : first_row + row;
@@ -97,7 +97,7 @@ class Producer {
   __device__ static int thread() { return static_cast<int>(threadIdx.x) - 128 * S::kGroups; }
 
   __device__ void copy_tokens(int step, int stage) {
-    ptx::barrier_expect(ring_.full + stage, boxes_.bytes);
+    ptx::barrier_expect(ring_.full + stage, box_bytes_);
 #pragma unroll
     for (int pass = 0; pass < S::kPasses; ++pass)
       ptx::tensor_copy(ring_.tokens(stage, pass), pass == 0 ? &boxes_.hi : &boxes_.lo, step * kDepth,
@@ -133,6 +133,7 @@ class Producer {
   }
 
   const TokenBoxes& boxes_;
+  const uint32_t box_bytes_;
   const Ring<kFormat, S>& ring_;
   const int first_token_, cols_;
   const std::byte* from_;  // this thread's first row

@@ -135,6 +135,16 @@ TEST_P(CudaDrafts, OfOneRowTakeTheGeneralPathToo) {
     expect_reference(plan_, *general, scenario);
 }
 
+TEST_P(CudaDrafts, EqualTheReferencesOnOtherGpus) {
+  for (const char* gpu : {"sm_80", "sm_86", "sm_120"}) {
+    SCOPED_TRACE(gpu);
+    const auto runner = cuda_runner(plan_, {.limits = limits_of_gpu(gpu)});
+    for (const Scenario& scenario : {Scenario{"one row", {40}, 1, 1}, Scenario{"long", {900}, 1, 1},
+                                     Scenario{"three", {20, 300, 17}, 1, 1}})
+      expect_reference(plan_, *runner, scenario);
+  }
+}
+
 TEST_P(CudaDrafts, ReadKeysAndValuesOfOneHalf) {
   const auto runner = cuda_runner(plan_, {}, KvType::f16);
   for (const Scenario& scenario : {Scenario{"one row", {40}, 1, 1}, Scenario{"three", {20, 300, 17}, 1, 1}})
