@@ -145,7 +145,8 @@ __global__ void __launch_bounds__(kThreads<S>, S::kResident)
   }
   __syncthreads();
   if (threadIdx.x >= 128 * S::kGroups) {
-    const TokenBoxes& boxes = is_last_tile(joins) ? maps.tokens.last : maps.tokens.whole;
+    const bool last = S::kTokens < kFewTokens || is_last_tile(joins);
+    const TokenBoxes& boxes = last ? maps.tokens.last : maps.tokens.whole;
     if (threadIdx.x % 32 == 0) fetch<S, kGated>(maps.w, boxes, ring, first_row, first_token, begin, end);
     return;
   }
@@ -245,12 +246,23 @@ void launch_hopper(Queue& queue, const MatmulArgs& a) {
   }
 }
 
+/// Up to 128 tokens two tiles of 64 are faster than one of 128; of these alone there are kernels for one
+/// pass.
+int tile_tokens(const MatmulArgs& a) {
+  const bool two = a.tokens <= 2 * kFewTokens && a.x.lo && a.w.format == WeightFormat::bf16;
+  return a.tokens <= 8                   ? 8
+         : a.tokens <= 16                ? 16
+         : a.tokens <= 32                ? 32
+         : a.tokens <= kFewTokens || two ? 64
+                                         : 128;
+}
+
 /// The heights of tiles that are worth trying for a number of tokens. Few tokens wait for memory: the most
 /// CTAs have the most in flight.
 std::span<const int> tile_rows(const MatmulArgs& a) {
   static constexpr std::array<int, 1> kFew{64}, kPacked{128};
   static constexpr std::array<int, 3> kMany{128, 192, 256};
-  if (a.tokens <= kFewTokens) return kFew;
+  if (tile_tokens(a) <= kFewTokens) return kFew;
   if (a.w.format != WeightFormat::bf16) return kPacked;
   return kMany;
 }
@@ -266,16 +278,12 @@ void launch_rows(Queue& queue, const MatmulArgs& a, int rows) {
   }
 }
 
-int tile_tokens(int tokens) {
-  return tokens <= 8 ? 8 : tokens <= 16 ? 16 : tokens <= 32 ? 32 : tokens <= 64 ? 64 : 128;
-}
-
 /// Cycles that a product takes, roughly: waves of CTAs, each a start and its steps, at the slowest of tensor
 /// cores, L2, memory and the latency of a stage; and what the consumer of partial sums reads.
 double cost(const MatmulArgs& a, int rows, int splits, int sm_count) {
   constexpr double kMultiplies = 2048 * 0.8, kCacheBytes = 25, kMemoryBytes = 2500, kLatency = 3000,
                    kStart = 2500, kPart = 400;
-  const int tokens = tile_tokens(a.tokens), passes = a.x.lo ? 2 : 1;
+  const int tokens = tile_tokens(a), passes = a.x.lo ? 2 : 1;
   const int token_tiles = divide_up(a.tokens, tokens),
             tiles = token_tiles * divide_up(a.w.rows, rows) * splits;
   const int steps = divide_up(divide_up(a.w.cols, kDepth), splits), room = sm_count * resident(rows);
@@ -314,7 +322,7 @@ HopperPlan plan_hopper(const Queue& queue, const MatmulArgs& a, int most_splits)
 
 void hopper_matmul(Queue& queue, const MatmulArgs& a, int rows) {
   if (a.w.format != WeightFormat::bf16) return packed_hopper_matmul(queue, a);
-  switch (tile_tokens(a.tokens)) {
+  switch (tile_tokens(a)) {
     case 8:
       return launch_rows<8, 2>(queue, a, rows);
     case 16:

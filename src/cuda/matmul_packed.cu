@@ -198,7 +198,8 @@ __global__ void __launch_bounds__(kThreads<S>, S::kResident)
   }
   __syncthreads();
   if (threadIdx.x >= 128 * S::kGroups) {
-    const TokenBoxes& boxes = is_last_tile(joins) ? maps.last : maps.whole;
+    const bool last = S::kTokens <= kFewTokens || is_last_tile(joins);
+    const TokenBoxes& boxes = last ? maps.last : maps.whole;
     Producer<kFormat, S, kGated>(a, boxes, ring, first_row, first_token).run(begin, end);
     return;
   }
