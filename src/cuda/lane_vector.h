@@ -297,6 +297,7 @@ class LaneVector<WeightFormat::bf16> {
     return even + odd;
   }
 
+  /// As of integers.
   static constexpr int kStep = 256;
   template <int kUsed, int kRows>
   __device__ void dot_rows(const unsigned char* const (&rows)[kRows], int cols, float (&sums)[kRows]) const {

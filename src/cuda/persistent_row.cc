@@ -82,7 +82,7 @@ bool PersistentRow::takes(int position) const { return position < most_positions
 
 bool PersistentRow::supports(const ModelPlan& plan, int page_tokens, const Queue& queue,
                              int shared_bytes_per_block) {
-  constexpr int kFewestStages = 4, kVectorAndSumsBytes = 40 * 1024;
+  constexpr int kFewestStages = static_cast<int>(kFewestRingStages), kVectorAndSumsBytes = 40 * 1024;
   return queue.overlap && has_rows(plan, page_tokens, queue.sm_count) &&
          persistent_supports(plan, queue.sm_count) &&
          kFewestStages * ring_stage_bytes(persistent_format(plan)) + fixed_floats(plan) * 4 +

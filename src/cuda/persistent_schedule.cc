@@ -18,7 +18,9 @@ constexpr int kMostContextColumns = 4096;  // attention's context passes through
 /// the small reads and writes that everybody waits for; the head has few of those.
 constexpr uint32_t kTiles = 2, kTilesOfHead = 4;
 /// The same for int8 and int4, where one large tile is enough: layers don't need the full bandwidth.
-constexpr uint32_t kBytesInFlight = 50000, kMostSmallTiles = 6;
+constexpr uint32_t kBytesInFlight = 50000;
+// The loading thread waits for the tile so many places back: its stage must not have another one yet.
+static_assert(kTilesOfHead <= kFewestRingStages);
 /// CTAs that are not waited for where words have tags: those are read while the last ones are being written.
 constexpr unsigned kMissing = 32;
 
@@ -254,12 +256,12 @@ void Builder::add_layer(const LayerPlan& l, const VectorInput& input, bool waits
               product(plain(as_floats(buffers_.mixed)), buffers_.branch, last_phase()));
 }
 
-/// Tiles of int8 and int4 differ much in size: a phase has one, where a CTA's rows fit.
+/// Tiles of int8 and int4 differ much in size: a short phase is one small tile. Small ones may be more.
 void limit_bytes(std::vector<TapeEntry>& tape) {
   for (std::size_t i = 0; i < tape.size(); ++i) {
     if (tape[i].tiles_in_flight == kTilesOfHead) continue;
     uint32_t tiles = 1, bytes = tape[i].bytes;
-    while (tiles < kMostSmallTiles && tiles <= i && bytes + tape[i - tiles].bytes <= kBytesInFlight)
+    while (tiles < kFewestRingStages && tiles <= i && bytes + tape[i - tiles].bytes <= kBytesInFlight)
       bytes += tape[i - tiles++].bytes;
     tape[i].tiles_in_flight = tiles;
   }

@@ -34,6 +34,9 @@ constexpr int ring_stage_bytes(WeightFormat format) {
                                         : 32 * packed_row_bytes(format, 1536);
 }
 
+/// The ring has at least so many stages.
+inline constexpr uint32_t kFewestRingStages = 4;
+
 /// The format of the plan's layers.
 WeightFormat persistent_format(const ModelPlan& plan);
 
