@@ -30,14 +30,25 @@ enum class PhaseKind {
 /// no fence to know that it is there.
 using TaggedFloat = uint64_t;
 
+/// The same in 4 bytes, for words that are written equally often in each launch: the lowest bit changes each
+/// time. Everybody reads these, so that half the bytes matter.
+using MarkedFloat = uint32_t;
+
+/// How often such a word is written in a launch, and the how many-th time it is, from 1.
+struct WordMark {
+  uint32_t per_launch, index;
+};
+
 /// What all CTAs do between two waits: products of their rows, or attention. All pointers are device memory.
 /// Every CTA keeps the residual stream x in shared memory, the embedding at first: inputs name a branch, but
 /// not where x is. The logits' output is in PersistentArgs.
 struct alignas(16) TokenPhase {
   PhaseKind kind;
-  int wait_for;  // the phase that must have ended everywhere before this one reads; -1: none
-  bool reads_tagged, writes_tagged;  // input and output are tagged words
-  unsigned missing;                  // CTAs that need not have ended `wait_for`: their words have tags
+  int wait_for;       // the phase that must have ended everywhere before this one reads; -1: none
+  bool reads_marked;  // input: marked words
+  bool writes_tagged, writes_marked;  // output: words that say when they are there, of either kind
+  WordMark input_mark, output_mark;
+  unsigned missing;  // CTAs that need not have ended `wait_for`: words tell; all: no wait
 
   VectorInput input;
   VectorOutput output;
@@ -51,7 +62,7 @@ struct alignas(16) TokenPhase {
 
   int layers;  // per_layer_inputs
 
-  // attention
+  // attention; output.out has its context, [heads, head_dim]
   int heads, window;
   bool writes_kv, has_v;
   KvLayer kv;
@@ -116,7 +127,6 @@ struct PersistentArgs {
   const TaggedFloat* qkv;
   TaggedFloat* parts;       // of attention: [heads, parts, head_dim]
   TaggedFloat* part_sizes;  // [heads, parts, 2]: largest score in powers of two, sum of weights
-  TaggedFloat* context;     // [heads, head_dim]
   VectorOutput head;
   int32_t* drawn;
   int32_t* host_token;

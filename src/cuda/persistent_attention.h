@@ -41,6 +41,11 @@ __device__ inline void release_pages(const PersistentArgs& a, int phase) {
   if (threadIdx.x == kVectorThreads - 1) ptx::add_release(counter_of(a, phase), 0);
 }
 
+/// A word of attention's context.
+__device__ inline void store_context(const PersistentArgs& a, const TokenPhase& p, int at, float v) {
+  ptx::store_relaxed(reinterpret_cast<MarkedFloat*>(p.output.out) + at, marked(bit_of(a, p.output_mark), v));
+}
+
 /// What the warps of a CTA tell each other, in shared memory. Sums are over a warp's pairs of dimensions.
 template <int kHeadDim>
 struct alignas(16) AttentionScratch {
@@ -289,14 +294,17 @@ class PartAttention {
     total += own;
     const int part = (c_.head << c_.parts_shift) + c_.part;
     const bool whole = c_.parts_shift == 0;
-    TaggedFloat* to = whole ? a_.context + c_.head * kHeadDim : a_.parts + part * kHeadDim;
+    TaggedFloat* to = a_.parts + part * kHeadDim;
     constexpr int kEqualLanes = B::kSlots > 8 ? B::kSlots / 8 : 1;  // have the same sums
     if (has_values() && threadIdx.x % 32 / B::kDimLanes % kEqualLanes == 0) {
 #pragma unroll
       for (int i = 0; i < B::kDimsLeft; ++i) {
         float x = context[i];
         if (appends_) x += own * v_scale_ * s.value[dim + i];
-        ptx::store_relaxed(to + dim + i, tagged(tag, whole ? x / total : x));
+        if (whole)
+          store_context(a_, p_, c_.head * kHeadDim + dim + i, x / total);
+        else
+          ptx::store_relaxed(to + dim + i, tagged(tag, x));
       }
     }
     if (threadIdx.x != 0 || whole) return;
@@ -332,7 +340,7 @@ class PartAttention {
       sum += __shfl_sync(kAllLanes, weight, min(group + i * groups, 31)) * x[i];
 #pragma unroll 1
     for (int offset = 16; offset >= share; offset /= 2) sum += __shfl_xor_sync(kAllLanes, sum, offset);
-    if (lane < share) ptx::store_relaxed(a_.context + c_.head * kHeadDim + dim, tagged(tag, sum / total));
+    if (lane < share) store_context(a_, p_, c_.head * kHeadDim + dim, sum / total);
   }
 
   const PersistentArgs& a_;

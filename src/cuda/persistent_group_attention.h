@@ -379,7 +379,7 @@ class GroupAttention {
       all_total += by * s.sizes[w].y;
       all += by * s.sums[w][lane];
     }
-    ptx::store_relaxed(a_.context + head * kHeadDim + dim, tagged(tag, all / all_total));
+    store_context(a_, p_, head * kHeadDim + dim, all / all_total);
   }
 
   const PersistentArgs& a_;

@@ -78,13 +78,10 @@ class Computation {
     cuda::note<kTimed>(a_, phase, field);
   }
 
-  /// This CTA has ended the phase, or, where words have tags, has read what it needs.
-  __device__ void signal(const TokenPhase& p, int index) const {
-    if (threadIdx.x != 0) return;
-    if (p.writes_tagged)
-      ptx::add_relaxed(counter_of(a_, index), 1);
-    else
-      ptx::add_release(counter_of(a_, index), 1);
+  /// This CTA has read what it needs of what others have written: its own words speak for themselves.
+  __device__ void signal_read(int index) const {
+    constexpr int kThread = 64;  // of a warp that has no words to write in most phases
+    if (threadIdx.x == kThread) ptx::add_relaxed(counter_of(a_, index), 1);
   }
 
   /// x = embedding[token] * scale.
@@ -133,7 +130,7 @@ class Computation {
     else
       attend_part<kSliding, kTimed>(a_, p, index, own, rope + a_.rotary_pairs[0], scratch, keep_next);
     note(index, &PhaseCycles::done);
-    signal(p, index);
+    signal_read(index);
   }
 
   template <int kVectors, class KeepNext>
@@ -144,17 +141,17 @@ class Computation {
     const bool scaled = p.output.finish == VectorFinish::per_layer && threadIdx.x < range.count;
     const float factor = scaled ? __ldcg(p.output.factor.raw + range.first + threadIdx.x) : 0.f;
     const WarpShare share(p, range.count);
-    wait_for(a_, p.wait_for, p.reads_tagged, p.missing);
+    wait_for(a_, p.wait_for, p.reads_marked, p.missing);
     note(index, &PhaseCycles::waited);
 
-    const bool from_memory = !residual && !p.reads_tagged;
+    const bool from_memory = !residual && !p.reads_marked;
     if (!from_memory) {
       float* vector = floats() + a_.vector_at;
       const auto prepare = [&](const auto& store) {
         if (residual)
           prepare_residual<kVectors>(p, index, gains, store);
         else
-          take_tagged(p, index, store);
+          take_marked(p, index, store);
       };
       if constexpr (kFormat == WeightFormat::bf16)
         prepare(StoreFloats{vector, p.cols / 4});
@@ -172,15 +169,18 @@ class Computation {
     Sync()();
     note(index, &PhaseCycles::done);
     if (kTimed && a_.cycles && blockIdx.x == 0 && threadIdx.x == 0) a_.cycles[index].starved = starved_;
-    // Tags speak for themselves: whoever reads the outputs may already come.
-    if (p.writes_tagged) signal(p, index);
-    write_outputs(p, index, range, factor, sums);
-    if (!p.writes_tagged) signal(p, index);
+    if (p.writes_tagged) {
+      signal_read(index);
+      write_words(p, index, range, factor, sums);
+    } else {
+      write_outputs(p, range, sums);
+      if (threadIdx.x == 0) ptx::add_release(counter_of(a_, index), 1);
+    }
   }
 
-  /// A vector of tagged words, to shared memory.
+  /// A vector of marked words, to shared memory.
   template <class Store>
-  __device__ void take_tagged(const TokenPhase& p, int index, const Store& store) const {
+  __device__ void take_marked(const TokenPhase& p, int index, const Store& store) const {
     constexpr int kAtOnce = 4;
 #pragma unroll 1
     for (int base = static_cast<int>(threadIdx.x) & ~31; base < p.cols / 4;
@@ -191,7 +191,7 @@ class Computation {
 #pragma unroll
       for (int v = 0; v < kAtOnce; ++v)
         at[v] = first + v * kVectorThreads < p.cols / 4 ? first + v * kVectorThreads : -1;
-      load_tagged(reinterpret_cast<const TaggedFloat*>(p.input.in), at, tag_of(a_, p.wait_for), out);
+      load_marked(reinterpret_cast<const MarkedFloat*>(p.input.in), at, bit_of(a_, p.input_mark), out);
       note(index, &PhaseCycles::loaded);
 #pragma unroll
       for (int v = 0; v < kAtOnce; ++v) store(first + v * kVectorThreads, out[v]);
@@ -250,7 +250,7 @@ class Computation {
       const int i = v * kVectorThreads + thread;
       at[v] = p.input.branch && i < a_.d_model / 4 ? i : -1;
     }
-    load_tagged(reinterpret_cast<const TaggedFloat*>(p.input.branch), at, tag_of(a_, p.wait_for), branch);
+    load_marked(reinterpret_cast<const MarkedFloat*>(p.input.branch), at, bit_of(a_, p.input_mark), branch);
     note(index, &PhaseCycles::loaded);
     prepare_vector<false>(p.input, a_.d_model, floats(), floats(), branch, gains, store, scratch_, Sync());
   }
@@ -347,41 +347,49 @@ class Computation {
     note(index, &PhaseCycles::done);
   }
 
-  /// Adds the slices in order and turns sums into outputs. Whatever is written is written when thread 0
-  /// returns.
-  __device__ void write_outputs(const TokenPhase& p, int index, const OutputRange& range, float factor,
-                                float* sums) const {
-    const int rows = range.count << p.rows_shift, slices = 1 << p.slices_shift;
-    const auto sum = [&](int row) {
-      float v = 0.f;
+  /// A row's sum of all slices, in order.
+  static __device__ float sum_of_slices(const TokenPhase& p, const float* sums, int row, int rows) {
+    const int slices = 1 << p.slices_shift;
+    float v = 0.f;
 #pragma unroll
-      for (int s = 0; s < kVectorWarps; ++s) v += s < slices ? sums[s * rows + row] : 0.f;
-      return v;
-    };
-    if (p.output.finish == VectorFinish::logits) {
-      for (int i = threadIdx.x; i < rows && slices > 1; i += kVectorThreads) sums[i] = sum(i);
-      Sync()();
-      write_logits(a_.head, range.first, range.count, sums, candidates_, Sync());
-      Sync()();
-      return;
-    }
-    // One warp needs no barrier behind it.
-    const bool one_warp = p.outputs_each < 32;
-    if (one_warp && threadIdx.x >= 32) return;
+    for (int s = 0; s < kVectorWarps; ++s) v += s < slices ? sums[s * rows + row] : 0.f;
+    return v;
+  }
+
+  /// Outputs as words that say when they are there. What follows them needs no barrier.
+  __device__ void write_words(const TokenPhase& p, int index, const OutputRange& range, float factor,
+                              const float* sums) const {
 #pragma unroll 1
     for (int i = threadIdx.x; i < range.count; i += kVectorThreads) {
-      float v = sum(i << p.rows_shift);
-      if (p.output.finish != VectorFinish::store) v = gelu_tanh(v) * (p.rows_shift ? sum(2 * i + 1) : factor);
-      if (p.writes_tagged)
+      float v = sum_of_slices(p, sums, i, range.count);
+      if (p.output.finish == VectorFinish::per_layer) v = gelu_tanh(v) * factor;
+      if (p.writes_marked)
+        ptx::store_relaxed(reinterpret_cast<MarkedFloat*>(p.output.out) + range.first + i,
+                           marked(bit_of(a_, p.output_mark), v));
+      else
         ptx::store_relaxed(reinterpret_cast<TaggedFloat*>(p.output.out) + range.first + i,
                            tagged(tag_of(a_, index), v));
-      else
-        p.output.out[range.first + i] = v;
     }
-    if (one_warp)
-      __syncwarp();
-    else if (!p.writes_tagged)
+  }
+
+  /// Outputs that are written when this returns.
+  __device__ void write_outputs(const TokenPhase& p, const OutputRange& range, float* sums) const {
+    const int rows = range.count << p.rows_shift;
+    if (p.output.finish == VectorFinish::logits) {
+      for (int i = threadIdx.x; i < rows && p.slices_shift > 0; i += kVectorThreads)
+        sums[i] = sum_of_slices(p, sums, i, rows);
       Sync()();
+      write_logits(a_.head, range.first, range.count, sums, candidates_, Sync());
+    } else {
+#pragma unroll 1
+      for (int i = threadIdx.x; i < range.count; i += kVectorThreads) {
+        const int row = i << p.rows_shift;
+        const float v = sum_of_slices(p, sums, row, rows);
+        p.output.out[range.first + i] =
+            p.rows_shift ? gelu_tanh(v) * sum_of_slices(p, sums, row + 1, rows) : v;
+      }
+    }
+    Sync()();
   }
 
   /// The drawn token, once all CTAs have named their candidates.

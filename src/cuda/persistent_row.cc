@@ -22,8 +22,10 @@ DeviceArray<T> upload(const std::vector<T>& values) {
   return array;
 }
 
-DeviceArray<TaggedFloat> no_tags(std::size_t size) {
-  DeviceArray<TaggedFloat> words(size);
+/// Words that nobody has written.
+template <class Word>
+DeviceArray<Word> no_words(std::size_t size) {
+  DeviceArray<Word> words(size);
   check(cudaMemset(words.data(), 0, words.bytes()), "cudaMemset");
   return words;
 }
@@ -114,20 +116,26 @@ PersistentRow::PersistentRow(const ModelPlan& plan, const KvStorage& kv, const C
                              kv_layer.low_offset > 0};
   }
   const auto ctas = static_cast<std::size_t>(queue.sm_count);
-  qkv_ = no_tags(qkv);
-  branch_ = no_tags(static_cast<std::size_t>(plan.d_model));
-  mixed_ = no_tags(static_cast<std::size_t>(plan.ple_dim));
+  qkv_ = no_words<TaggedFloat>(qkv);
+  branch_ = no_words<MarkedFloat>(static_cast<std::size_t>(plan.d_model));
+  mixed_ = no_words<MarkedFloat>(static_cast<std::size_t>(plan.ple_dim));
   hidden_ = DeviceArray<float>(hidden);
   projected_ = DeviceArray<float>(static_cast<std::size_t>(plan.ple_dim) * plan.layers.size());
   per_layer_ = DeviceArray<float>(static_cast<std::size_t>(plan.ple_dim) * plan.layers.size());
-  context_ = no_tags(heads);
-  parts_ = no_tags(heads * kMostGroupParts);
-  part_sizes_ = no_tags(static_cast<std::size_t>(plan.layers.front().attention.heads) * kMostGroupParts * 2);
+  for (DeviceArray<MarkedFloat>& context : contexts_) context = no_words<MarkedFloat>(heads);
+  parts_ = no_words<TaggedFloat>(heads * kMostGroupParts);
+  part_sizes_ = no_words<TaggedFloat>(static_cast<std::size_t>(plan.layers.front().attention.heads) *
+                                      kMostGroupParts * 2);
   candidate_values_ = DeviceArray<float>(ctas);
   candidate_ids_ = DeviceArray<int32_t>(ctas);
   schedule_ = persistent_schedule(plan, layers,
-                                  {hidden_.data(), projected_.data(), per_layer_.data(), qkv_.data(),
-                                   context_.data(), branch_.data(), mixed_.data()},
+                                  {hidden_.data(),
+                                   projected_.data(),
+                                   per_layer_.data(),
+                                   qkv_.data(),
+                                   branch_.data(),
+                                   mixed_.data(),
+                                   {contexts_[0].data(), contexts_[1].data()}},
                                   queue.sm_count);
   phases_ = upload(schedule_.phases);
   tape_ = upload(schedule_.tape);
@@ -172,7 +180,6 @@ void PersistentRow::set_args(const ModelPlan& plan, int page_tokens, int shared_
   args_.qkv = qkv_.data();
   args_.parts = parts_.data();
   args_.part_sizes = part_sizes_.data();
-  args_.context = context_.data();
   args_.head.finish = VectorFinish::logits;
   args_.head.cap = plan.logit_cap;
   args_.head.candidate_values = candidate_values_.data();

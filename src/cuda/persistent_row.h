@@ -42,7 +42,9 @@ class PersistentRow {
   Queue& queue_;
   const SoftTokens& soft_tokens_;
   DeviceArray<float> hidden_, projected_, per_layer_, candidate_values_;
-  DeviceArray<TaggedFloat> qkv_, context_, parts_, part_sizes_, branch_, mixed_;
+  DeviceArray<TaggedFloat> qkv_, parts_, part_sizes_;
+  DeviceArray<MarkedFloat> branch_, mixed_;
+  std::array<DeviceArray<MarkedFloat>, 2> contexts_;  // by KV group
   DeviceArray<int32_t> candidate_ids_;
   DeviceArray<unsigned> counters_;
   DeviceArray<TokenPhase> phases_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <map>
 
 #include "cuda/cuda_blocks.h"
 #include "cuda/packed_rows.h"
@@ -97,10 +98,14 @@ class Builder {
   void add_product(Phase name, const Linear& w, int64_t rows, TokenPhase phase);
   void add_attention(const LayerPlan& l, int qkv);
   void add_per_layer_inputs();
-  bool reads_tagged(const TokenPhase& phase) const {
-    return phase.wait_for >= 0 && out_.phases[static_cast<std::size_t>(phase.wait_for)].writes_tagged;
+  const TokenPhase& awaited(const TokenPhase& phase) const {
+    return out_.phases[static_cast<std::size_t>(phase.wait_for)];
+  }
+  MarkedFloat* context(const AttentionPlan& a) const {
+    return buffers_.context[static_cast<std::size_t>(a.kv_group)];
   }
   unsigned missing(const TokenPhase& phase) const;
+  void count_marks();
   void join_tapes();
 
   const ModelPlan& plan_;
@@ -118,8 +123,8 @@ VectorInput plain(const float* in) {
   return input;
 }
 
-/// Tagged words travel where a float would: readers and writers of such phases know.
-const float* as_floats(const TaggedFloat* words) { return reinterpret_cast<const float*>(words); }
+/// Such words travel where a float would: readers and writers of such phases know.
+const float* as_floats(const MarkedFloat* words) { return reinterpret_cast<const float*>(words); }
 
 TokenPhase product(const VectorInput& input, float* out, int wait_for) {
   TokenPhase phase{};
@@ -133,6 +138,12 @@ TokenPhase product(const VectorInput& input, float* out, int wait_for) {
 TokenPhase product(const VectorInput& input, TaggedFloat* out, int wait_for) {
   TokenPhase phase = product(input, reinterpret_cast<float*>(out), wait_for);
   phase.writes_tagged = true;
+  return phase;
+}
+
+TokenPhase product(const VectorInput& input, MarkedFloat* out, int wait_for) {
+  TokenPhase phase = product(input, reinterpret_cast<float*>(out), wait_for);
+  phase.writes_tagged = phase.writes_marked = true;
   return phase;
 }
 
@@ -173,11 +184,16 @@ void Builder::add_per_layer_inputs() {
   add(Phase::per_layer_inputs, phase);
 }
 
+/// q, k and v follow a product so short that all CTAs end it at about the same time: they look for its words
+/// at once, without a counter in front.
 /// None where a CTA may have nothing to write: it could still read what a later phase writes there.
 unsigned Builder::missing(const TokenPhase& phase) const {
-  if (!phase.reads_tagged) return 0;
-  const TokenPhase& awaited = out_.phases[static_cast<std::size_t>(phase.wait_for)];
-  const int each = awaited.kind == PhaseKind::attention ? phase.outputs_each : awaited.outputs_each;
+  if (!phase.reads_marked) return 0;
+  const TokenPhase& before = awaited(phase);
+  const int each = before.kind == PhaseKind::attention ? phase.outputs_each : before.outputs_each;
+  const bool at_once =
+      before.input.in == as_floats(buffers_.mixed) && phase.writes_tagged && !phase.writes_marked;
+  if (at_once && each > 0 && phase.outputs_each > 0) return static_cast<unsigned>(ctas_);
   return each > 0 ? std::min(kMissing, static_cast<unsigned>(ctas_) / 4) : 0;
 }
 
@@ -191,7 +207,7 @@ void Builder::add_product(Phase name, const Linear& w, int64_t rows, TokenPhase 
   phase.outputs_each = outputs / ctas_;
   phase.outputs_rest = outputs % ctas_;
   phase.rest_first = rest_first_;
-  phase.reads_tagged = reads_tagged(phase);
+  phase.reads_marked = phase.wait_for >= 0 && awaited(phase).writes_marked;
   rest_first_ = (rest_first_ + phase.outputs_rest) % ctas_;
   phase.cols = static_cast<int>(w.cols);
   phase.row_bytes = packed_row_bytes(w.format, phase.cols);
@@ -223,7 +239,8 @@ void Builder::add_attention(const LayerPlan& l, int qkv) {
   TokenPhase phase{};
   phase.kind = PhaseKind::attention;
   phase.wait_for = qkv;
-  phase.writes_tagged = true;
+  phase.writes_tagged = phase.writes_marked = true;
+  phase.output.out = reinterpret_cast<float*>(context(l.attention));
   set_attention(phase, l.attention, kv_[static_cast<std::size_t>(l.index)]);
   out_.vector_floats = std::max({out_.vector_floats, attention_scratch_floats(l.attention.head_dim),
                                  group_scratch_floats(l.attention.head_dim)});
@@ -240,7 +257,7 @@ void Builder::add_layer(const LayerPlan& l, const VectorInput& input, bool waits
   add_attention(l, qkv);
   out_.vector_floats = std::max(out_.vector_floats, static_cast<int>(a.o.cols));
   add_product(Phase::output, a.o, a.o.rows,
-              product(plain(as_floats(buffers_.context)), buffers_.branch, last_phase()));
+              product(plain(as_floats(context(a))), buffers_.branch, last_phase()));
   TokenPhase hidden =
       product(residual(l.post_attention.data(), 1.f, l.pre_ffn.data()), buffers_.hidden, last_phase());
   hidden.output.finish = VectorFinish::gated_gelu;
@@ -267,6 +284,18 @@ void limit_bytes(std::vector<TapeEntry>& tape) {
   }
 }
 
+/// How often, and the how many-th time in a launch, words are written, for those who write and those who
+/// read.
+void Builder::count_marks() {
+  std::map<const float*, uint32_t> times;
+  for (TokenPhase& phase : out_.phases)
+    if (phase.writes_marked) phase.output_mark.index = ++times[phase.output.out];
+  for (TokenPhase& phase : out_.phases)
+    if (phase.writes_marked) phase.output_mark.per_launch = times[phase.output.out];
+  for (TokenPhase& phase : out_.phases)
+    if (phase.reads_marked) phase.input_mark = awaited(phase).output_mark;
+}
+
 /// One tape behind the other.
 void Builder::join_tapes() {
   for (std::vector<TapeEntry>& tape : tapes_) {
@@ -290,6 +319,7 @@ PersistentSchedule Builder::build() {
   TokenPhase head = product(input, static_cast<float*>(nullptr), last_phase());
   head.output.finish = VectorFinish::logits;
   add_product(Phase::head, plan_.head, plan_.head.rows, head);
+  count_marks();
   join_tapes();
   return std::move(out_);
 }

@@ -11,8 +11,10 @@ namespace carat::cuda {
 
 /// Where phases find what they pass on. Device memory.
 struct PersistentBuffers {
-  float *hidden, *projected, *per_layer;        // the raw inputs of all layers; these, normed
-  TaggedFloat *qkv, *context, *branch, *mixed;  // mixed: per-layer gates
+  float *hidden, *projected, *per_layer;  // the raw inputs of all layers; these, normed
+  TaggedFloat* qkv;
+  MarkedFloat *branch, *mixed;          // mixed: per-layer gates
+  std::array<MarkedFloat*, 2> context;  // by KV group
 };
 
 /// What the phases are about besides the plan: the storage of each layer's keys and values.

@@ -27,7 +27,7 @@ __device__ inline unsigned* counter_of(const PersistentArgs& a, int phase) {
 /// an error. What the phase wrote is visible afterwards, unless it is tagged: tags speak for themselves.
 inline constexpr int kMostPolls = 1 << 22;  // seconds
 __device__ inline void wait_for(const PersistentArgs& a, int phase, bool tagged, unsigned missing = 0) {
-  if (threadIdx.x == 0 && phase >= 0) {
+  if (threadIdx.x == 0 && phase >= 0 && missing < gridDim.x) {
     const unsigned* counter = counter_of(a, phase);
     const unsigned target = a.launch * gridDim.x - missing;
     const auto late = [&](unsigned arrived) { return static_cast<int>(arrived - target) < 0; };
@@ -72,6 +72,35 @@ __device__ inline void load_tagged(const TaggedFloat* words, const int (&at)[kCo
           make_float4(value(pairs[n][0].x), value(pairs[n][0].y), value(pairs[n][1].x), value(pairs[n][1].y));
     }
     complete = wrong == 0;
+  }
+}
+
+__device__ inline uint32_t bit_of(const PersistentArgs& a, const WordMark& mark) {
+  return ((a.launch - 1) & mark.per_launch & 1) ^ (mark.index & 1);
+}
+
+__device__ inline MarkedFloat marked(uint32_t bit, float v) { return (__float_as_uint(v) & ~1u) | bit; }
+
+/// As load_tagged(), of marked words.
+template <int kCount>
+__device__ inline void load_marked(const MarkedFloat* words, const int (&at)[kCount], uint32_t bit,
+                                   float4 (&out)[kCount]) {
+  bool complete = false;
+  for (int polls = 0; !complete; ++polls) {
+    if (polls == kMostPolls) __trap();
+    uint4 four[kCount];
+#pragma unroll
+    for (int n = 0; n < kCount; ++n)
+      four[n] = at[n] >= 0 ? ptx::load_relaxed_four(words + 4 * at[n]) : make_uint4(bit, bit, bit, bit);
+    uint32_t wrong = 0;
+#pragma unroll
+    for (int n = 0; n < kCount; ++n) {
+      const uint4 w = four[n];
+      wrong |= (w.x ^ bit) | (w.y ^ bit) | (w.z ^ bit) | (w.w ^ bit);
+      const auto value = [](MarkedFloat word) { return __uint_as_float(word & ~1u); };
+      out[n] = make_float4(value(w.x), value(w.y), value(w.z), value(w.w));
+    }
+    complete = (wrong & 1) == 0;
   }
 }
 

@@ -406,6 +406,18 @@ __device__ inline ulonglong2 load_relaxed_pair(const uint64_t* words) {
                : "memory");
   return pair;
 }
+/// Four neighbouring words of 4 bytes, each of them whole.
+__device__ inline uint4 load_relaxed_four(const uint32_t* words) {
+  uint4 four;
+  asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(four.x), "=r"(four.y), "=r"(four.z), "=r"(four.w)
+               : "l"(words)
+               : "memory");
+  return four;
+}
+__device__ inline void store_relaxed(uint32_t* word, uint32_t value) {
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+}
 __device__ inline void store_relaxed_pair(uint64_t* words, uint64_t first, uint64_t second) {
   asm volatile("st.relaxed.gpu.global.v2.u64 [%0], {%1, %2};" ::"l"(words), "l"(first), "l"(second)
                : "memory");
