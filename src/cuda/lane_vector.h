@@ -29,6 +29,14 @@ inline constexpr int kMostSliceCols = 1536;
 /// bank twice.
 __device__ inline int swizzled(int i) { return i ^ (i >> 3 & 3); }
 
+/// Four integers of 16 bits as two words of bytes: value = 256 high + low, high signed.
+__device__ inline void split_bytes(const uint32_t (&bits)[4], uint32_t& high, uint32_t& low) {
+  const uint32_t first = __byte_perm(bits[0], bits[1], 0x5140);
+  const uint32_t second = __byte_perm(bits[2], bits[3], 0x5140);
+  low = __byte_perm(first, second, 0x5410);
+  high = __byte_perm(first, second, 0x7632);
+}
+
 /// A vector in shared memory as LaneVector takes it beside int8 and int4: what many warps need is converted
 /// once. Planes of high and of low bytes, 16 columns each 16 bytes, and their scales.
 class IntegerVector {
@@ -238,10 +246,9 @@ class LaneVector {
     for (int i = 0; i < kLaneCols; ++i) bits[i] = scale.bits(x[i]);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const uint32_t first = __byte_perm(bits[column(i, 0)], bits[column(i, 1)], 0x5140);
-      const uint32_t second = __byte_perm(bits[column(i, 2)], bits[column(i, 3)], 0x5140);
-      part.low[i] = __byte_perm(first, second, 0x5410);
-      part.high[i] = __byte_perm(first, second, 0x7632);
+      const uint32_t four[4] = {bits[column(i, 0)], bits[column(i, 1)], bits[column(i, 2)],
+                                bits[column(i, 3)]};
+      split_bytes(four, part.high[i], part.low[i]);
     }
     correct(part);
   }

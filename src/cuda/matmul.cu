@@ -275,6 +275,7 @@ void run(Queue& queue, const MatmulArgs& a) {
 
 /// A per-layer gate has too few rows to occupy the GPU in one piece.
 void matmul(Queue& queue, const Matrix& w, Split x, int tokens, const MatmulOutput& output) {
+  if (few_supports(queue, w, tokens, 1)) return few_matmul(queue, {w, x, tokens, 1, output});
   const bool hopper = hopper_supports(queue, w, output);
   if (hopper && output.finish != Finish::gelu_times) {
     run_hopper(queue, {w, x, tokens, 1, output});
@@ -297,6 +298,11 @@ PartialSums matmul_partial(Queue& queue, const Matrix& w, Split x, int tokens, W
                            : divide_up(tokens, tile_tokens(w, tokens, x)) * divide_up(w.rows, kTileRows);
   const int step = narrow ? 32 : kDepth, fewest_cols = narrow ? 1024 : 4 * kDepth;
   const int room = static_cast<int>(std::min<std::size_t>(workspace.floats / size, 16));
+  if (few_supports(queue, w, tokens, room)) {
+    const int parts = few_splits(w, room);
+    few_matmul(queue, {w, x, tokens, parts, output});
+    return {workspace.data, parts, size};
+  }
   if (hopper_supports(queue, w, output)) {
     const int most = std::max(1, std::min(room, w.cols / kFewestHopperCols));
     return {workspace.data, run_hopper(queue, {w, x, tokens, most, output}), size};

@@ -18,6 +18,12 @@ struct MatmulArgs {
 inline constexpr int kNarrowTokens = 8;
 void narrow_matmul(Queue& queue, const MatmulArgs& args);
 
+/// matmul_few.cu, of int8 or int4 weights and few tokens: whether it has a product with up to so many splits
+/// of the columns, and how many it takes.
+bool few_supports(const Queue& queue, const Matrix& w, int tokens, int most_splits);
+int few_splits(const Matrix& w, int most_splits);
+void few_matmul(Queue& queue, const MatmulArgs& args);
+
 /// Whether matmul_hopper.cu has kernels for this product.
 bool hopper_supports(const Queue& queue, const Matrix& w, const MatmulOutput& output);
 /// How a product is cut: rows of a CTA, and splits of the columns.
@@ -45,17 +51,25 @@ __device__ inline void finish_gated(const MatmulArgs& a, int token, int pair, fl
   }
 }
 
-__device__ inline void finish(const MatmulArgs& a, int split, int token, int row, float v) {
+/// What Finish::gelu_times multiplies with, otherwise zero.
+__device__ inline float factor_of(const MatmulArgs& a, int token, int row) {
+  if (a.output.finish != Finish::gelu_times || token >= a.tokens || row >= a.w.rows) return 0.f;
+  return a.output.factor[static_cast<std::size_t>(token) * a.output.factor_stride + row];
+}
+
+__device__ inline void finish(const MatmulArgs& a, int split, int token, int row, float v, float factor) {
   if (token >= a.tokens || row >= a.w.rows) return;
   const MatmulOutput& o = a.output;
   const std::size_t at = static_cast<std::size_t>(token) * a.w.rows + row;
   if (o.finish == Finish::gelu_times) {
-    const float factor = o.factor[static_cast<std::size_t>(token) * o.factor_stride + row];
     store_split(o.split.hi, o.split.lo, at, gelu_tanh(v) * factor);
   } else {
     const std::size_t part = static_cast<std::size_t>(split) * a.tokens * a.w.rows;
     o.out[part + at] = o.finish == Finish::cap ? soft_cap(v, o.cap) : v;
   }
+}
+__device__ inline void finish(const MatmulArgs& a, int split, int token, int row, float v) {
+  finish(a, split, token, row, v, factor_of(a, token, row));
 }
 
 }  // namespace carat::cuda

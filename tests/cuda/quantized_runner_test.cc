@@ -204,19 +204,24 @@ class OddPlan {
 };
 
 // Groups, blocks and slices that end in the middle: 8 columns after whole groups, a block cut in two, rows
-// that no tile divides.
+// that no tile divides, more columns than a CTA keeps of x.
 TEST(QuantizedCudaProducts, OddShapesEqualTheReference) {
   struct Widths {
     int d_model, intermediate, ple_dim, vocab;
   };
-  for (const Widths& w : {Widths{1544, 1560, 24, 531}, Widths{520, 2568, 40, 517}}) {
+  for (const Widths& w :
+       {Widths{1544, 1560, 24, 531}, Widths{520, 2568, 40, 517}, Widths{2056, 136, 24, 515}}) {
     const OddPlan odd(w.d_model, w.intermediate, w.ple_dim, w.vocab);
+    SCOPED_TRACE(w.d_model);
+    if (const auto runner = cuda_runner(odd.plan(), ""))
+      expect_reference(odd.plan(), *runner, {2, 8, 20}, 20);
     for (const char* format : {"int8", "int4"}) {
-      SCOPED_TRACE(std::to_string(w.d_model) + " " + format);
+      SCOPED_TRACE(format);
       const auto runner = cuda_runner(odd.plan(), format);
       if (!runner) GTEST_SKIP() << "no CUDA device";
       EncodedMatrices storage;
-      expect_reference(quantized_plan(odd.plan(), parse_format(format), storage), *runner, {1, 3, 8, 13}, 13);
+      expect_reference(quantized_plan(odd.plan(), parse_format(format), storage), *runner, {1, 3, 8, 13, 20},
+                       20);
     }
   }
 }
