@@ -333,7 +333,7 @@ bool persistent_supports(const ModelPlan& plan, int ctas) {
   const auto takes = [&](const Linear& w) { return supports(format, w); };
   if (!has_persistent_kernel(format, plan.d_model, plan.kv_groups[kFullGroup].head_dim,
                              plan.kv_groups[kSlidingGroup].head_dim) ||
-      !takes(plan.head))
+      !takes(plan.head) || plan.head.rows < ctas)  // every CTA has something on its tape
     return false;
   if (plan.ple_dim > 0 && (!takes(plan.ple_project) || plan.ple_dim > 32 * ctas)) return false;
   return std::ranges::all_of(plan.layers, [&](const LayerPlan& l) {
